@@ -19,11 +19,12 @@ namespace {
 
 /// The work that asks shared storage for the file, if it does.
 Work* work_at(const char* path) {
-  Work* const work = present_work();
+  const auto [work, agent] = caller();
+  if (agent && agent->storage.holds(path)) agent->own_thread_asks(path);
   return work && (path[0] != '/' || work->world.storage.holds(path)) ? work : nullptr;
 }
 Work* work_at(int fd) {
-  Work* const work = present_work();
+  Work* const work = caller().work;
   return work && !work->world.in_memory(fd) ? work : nullptr;
 }
 
@@ -44,7 +45,7 @@ int open_file(int folder, const char* path, int flags, mode_t mode) {
     const int fd = static_cast<int>(::syscall(SYS_openat, folder, path, flags, mode));
     if (fd < 0) return fd;
     if (work) work->world.opened(*work, fd, path, flags);
-    if (present_work()) present_work()->world.lies_in_memory(fd, !work);
+    if (caller().work) caller().work->world.lies_in_memory(fd, !work);
     return fd;
   };
   if (!work) return real();
@@ -149,7 +150,7 @@ int renameat2(int, const char* from, int, const char* to, unsigned flags) noexce
 }
 /// Names of files that are written aside have it in them.
 pid_t getpid() noexcept {
-  const holdfast::sim::Work* const work = holdfast::sim::present_work();
+  const holdfast::sim::Work* const work = holdfast::sim::caller().work;
   return work ? 10000 + work->process->node : static_cast<pid_t>(::syscall(SYS_getpid));
 }
 }

@@ -77,6 +77,35 @@ void World::hang_storage(const char* whose, const std::vector<int>& of) {
   for (const int n : of) storage.hang(n, timeline.now + seconds);
 }
 
+/// After its restore: until then, what is known of a rank is that it starts.
+void World::let_rank_hang() {
+  std::vector<RankPtr> ranks;
+  for (const auto& n : nodes)
+    for (const auto& rank : n->ranks()) {
+      if (rank->hung) return;
+      if (rank->step() >= 0) ranks.push_back(rank);
+    }
+  const auto rank = one_of(ranks);
+  if (!rank) return;
+  ++coverage.faults["rank hangs"];
+  say(fmt::format("FAULT rank {} hangs", rank->rank));
+  rank->hung = true;
+  fails_itself(rank->attempt.number);
+  timeline.after(noticed_s, [this, rank, process = rank->process] {
+    expect(!process->alive, fmt::format("it is noticed within {} s that rank {} of attempt {} hangs",
+                                        noticed_s, rank->rank, rank->attempt.number));
+  });
+  if (random.chance(0.5)) return;
+  timeline.after(random.between(0, 4), [this] {
+    for (int i = 0; i < node_count(); ++i)
+      if (auto* agent = live_agent(i); agent && agent->leading()) {
+        ++coverage.faults["leader dies"];
+        say("FAULT the leader dies");
+        return node(i).agent_dies();
+      }
+  });
+}
+
 void World::cut(int n, bool in, bool out) {
   for (int other = 0; other < node_count(); ++other) {
     if (other == n) continue;
@@ -106,7 +135,8 @@ void World::fault() {
     say(fmt::format("FAULT {} ({})", what, name(n)));
   };
   Node& here = node(n);
-  switch (only_hangs_ ? 27 + random.below(4) : random.below(38)) {
+  if (only_ == Only::ranks_hang) return let_rank_hang();
+  switch (only_ == Only::storage_hangs ? 27 + random.below(4) : random.below(38)) {
     case 0:
       return count("node dies"), here.power_off();
     case 1:
@@ -163,10 +193,12 @@ void World::fault() {
       const auto rank = one_of(here.ranks());
       if (!rank) return;
       const int statuses[] = {1, 1, 1, 137, 139, -1, 75, 134};
+      fails_itself(rank->attempt.number);
       return count("rank ends"), here.rank_ends(*rank, statuses[random.below(8)]);
     }
     case 15:
-      if (const auto rank = one_of(here.ranks())) count("rank hangs"), rank->hung = true;
+      if (const auto rank = one_of(here.ranks()))
+        count("rank hangs"), fails_itself(rank->attempt.number), rank->hung = true;
       return;
     case 16:
       count("processes cannot be ended");
@@ -208,7 +240,8 @@ void World::fault() {
       return;
     case 26:
       if (const auto rank = one_of(here.ranks()))
-        count("rank computes wrongly"), corrupted = true, training->corrupt(*rank);
+        count("rank computes wrongly"), fails_itself(rank->attempt.number), corrupted = true,
+                                                                            training->corrupt(*rank);
       return;
     case 25:
       if (live_agent(n) && live_leader()) {
@@ -277,7 +310,7 @@ void World::mend() {
     timeline.after(random.chance(0.5) ? 0 : random.between(0, 40),
                    [n = n.get()] { n->starts = Node::Starts::work; });
     for (const auto& rank : n->ranks()) {
-      rank->hung = false;
+      if (only_ == Only::nothing) rank->hung = false;
       if (rank->process->stopped) go_on(rank->process);
     }
     if (n->agent && n->agent->process->stopped) go_on(n->agent->process);

@@ -43,6 +43,13 @@ std::string_view message_in(std::string_view line) {
 
 // --- calls to storage ---
 
+/// It would stand as long as storage hangs, and the ranks of its node with it.
+void World::own_thread_asks(const char* path) {
+  const Aside aside;
+  expect(false, fmt::format("an agent's own thread never asks shared storage ({})",
+                            fs::path(path).lexically_relative(storage.run.path).string()));
+}
+
 void World::lies_in_memory(int fd, bool so) {
   if (so)
     in_memory_.insert(fd);
@@ -59,8 +66,11 @@ void World::opened(Work& work, int fd, const char* path, int flags) {
     if (of_log) has_read(work);
     return;
   }
-  if ((flags & O_EXCL) != 0 && file.parent_path() == storage.run.terms())
-    term_taken(number_of(file), work.process->node);
+  if (file.parent_path() == storage.run.terms()) {
+    storage.terms_changed();
+    if ((flags & O_EXCL) != 0) term_taken(number_of(file), work.process->node);
+  }
+  if (of_log) storage.events_changed();
   if ((flags & O_APPEND) != 0 && of_log) logs_[fd] = {number_of(file), ""};
 }
 
@@ -70,11 +80,17 @@ void World::has_read(Work& work) {
 }
 
 void World::written(int fd, std::string_view text) {
-  if (const auto log = logs_.find(fd); log != logs_.end()) log->second.unsynced += text;
+  const auto log = logs_.find(fd);
+  if (log == logs_.end()) return;
+  log->second.unsynced += text;
+  storage.events_changed();
 }
 
 void World::cut_off(int fd) {
-  if (const auto log = logs_.find(fd); log != logs_.end()) log->second.unsynced.clear();
+  const auto log = logs_.find(fd);
+  if (log == logs_.end()) return;
+  log->second.unsynced.clear();
+  storage.events_changed();
 }
 
 void World::synced(Work& work, int fd) {
@@ -89,7 +105,10 @@ void World::synced(Work& work, int fd) {
 void World::renamed(Work& work, const fs::path& from, const fs::path& to) {
   const Aside aside;
   if (to == storage.run.result()) result_written(work);
-  if (to.parent_path() == storage.run.terms()) say(fmt::format("term {} is renounced", number_of(to)));
+  if (to.parent_path() == storage.run.terms()) {
+    storage.terms_changed();
+    say(fmt::format("term {} is renounced", number_of(to)));
+  }
   if (const auto step = step_of(to, storage.run)) committed(work, *step);
   if (const auto step = step_of(from, storage.run)) removed(*step);
 }
@@ -111,7 +130,7 @@ void World::sent(Connection& connection, int end, const std::string& line) {
   } else if (name == "clear") {
     const auto& clear = std::get<Clear>(*decode(line, why));
     if (!cleared_.insert({clear.attempt, clear.term}).second) return;
-    const RunState log = storage.replay();
+    const RunState& log = storage.replay();
     expect(std::any_of(log.attempts.begin(), log.attempts.end(),
                        [&](const auto& attempt) { return attempt.number == clear.attempt; }),
            fmt::format("attempt {} is in the valid event log when older ones are cleared", clear.attempt));
@@ -244,14 +263,14 @@ void World::result_written(const Work& work) {
   const json result = *storage.result();
   say(fmt::format("term {} writes the result: {}", work.term, result["status"].dump()));
   coverage.voids += storage.highest() != work.term;
-  const RunState log = storage.replay();
+  const RunState& log = storage.replay();
   expect(log.outcome && log.outcome->exit_code == result["exit_code"],
          "the result is that of the valid event log");
 }
 
 void World::check_leader(const Leader& leader) {
   if (!leader.settled() || storage.highest() != leader.term()) return;
-  const RunState log = storage.replay();
+  const RunState& log = storage.replay();
   const RunState& mind = leader.supervisor().state();
   const auto without_times = [](json result) {  // it is not told that storage has returned
     for (const char* key : {"time_s", "wall_s", "goodput", "goodput_of_nodes"}) result.erase(key);
@@ -306,11 +325,11 @@ void World::job_is_ended() {
 }
 
 void World::check_end() {
-  const RunState state = storage.replay();
+  const RunState& state = storage.replay();
   const json result = *storage.result();
   const int code = result["exit_code"];
   expect(state.outcome && state.outcome->exit_code == code, "the event log ends with the result");
-  expect(!only_hangs_ || (code == 0 && state.lost.empty() && launched_.size() == 1),
+  expect(only_ != Only::storage_hangs || (code == 0 && state.lost.empty() && launched_.size() == 1),
          "storage that hangs costs no attempt and no node");
   double spent = 0;
   for (const auto& [use, seconds] : result["time_s"].items()) {
@@ -336,6 +355,9 @@ void World::check_end() {
   }
   expect(!not_started || code != static_cast<int>(Exit::no_requeue) || result["status"] == "stopped",
          "failed starts do not end the run finally");
+  expect(result["status"] != "failed" || code == static_cast<int>(Exit::out_of_spares) ||
+             static_cast<int>(own_failures_.size()) >= config.supervise.max_same_step,
+         "the run fails for good only by what its program does");
   if (code == 0 && result["status"] == "done") {
     expect(result["final_step"] == training->settings().steps, "a run that is done has done all its steps");
     expect(result["state_digest"] == hex(digest_after(training->settings().steps)),

@@ -1,15 +1,26 @@
 #include "tests/sim/network.hpp"
 
-#include <utility>
-
 #include "src/base/as_size.hpp"
 
 namespace holdfast::sim {
 
+Caller& caller() {
+  static Caller now;
+  return now;
+}
+
+namespace {
+void call(const ProcessPtr& process, const std::function<void()>& what) {
+  const Caller other = std::exchange(caller(), {nullptr, process->is_agent_of});
+  what();
+  caller() = other;
+}
+}  // namespace
+
 void run(const ProcessPtr& process, std::function<void()> what) {
   if (!process->alive) return;
   if (process->stopped || !process->waiting.empty()) return process->waiting.push_back(std::move(what));
-  what();
+  call(process, what);
 }
 
 void go_on(const ProcessPtr& process) {
@@ -17,7 +28,7 @@ void go_on(const ProcessPtr& process) {
   while (process->alive && !process->stopped && !process->waiting.empty()) {
     auto what = std::move(process->waiting.front());
     process->waiting.pop_front();
-    what();
+    call(process, what);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/as_size.hpp"
@@ -15,11 +16,33 @@
 
 namespace holdfast::sim {
 
+class World;
+struct Work;
+
+/// Who makes calls to storage now. Neither: the simulator itself.
+struct Caller {
+  Work* work = nullptr;    ///< of a thread of a process
+  World* agent = nullptr;  ///< the process's own thread, which must not wait, of an agent of this world
+};
+Caller& caller();
+/// The simulator's own calls, in the midst of what a process does.
+class Aside {
+ public:
+  Aside() : other_(std::exchange(caller(), {})) {}
+  ~Aside() { caller() = other_; }
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+
+ private:
+  Caller other_;
+};
+
 /// Its events wait while it is stopped, and are dropped when it is dead.
 struct Process {
   explicit Process(int n) : node(n) {}
   int node;
   int term = 0;  ///< the last that it has led
+  World* is_agent_of = nullptr;
   bool alive = true, stopped = false;
   std::deque<std::function<void()>> waiting;
 };

@@ -44,7 +44,9 @@ RankEnv place_of(const Command& command, Bug bug) {
 }  // namespace
 
 AgentProcess::AgentProcess(World& world, int node)
-    : process(std::make_shared<Process>(node)), loop(world, process) {}
+    : process(std::make_shared<Process>(node)), loop(world, process) {
+  process->is_agent_of = &world;
+}
 
 void AgentProcess::begin(World& world, Node& node) {
   const auto& name = world.name(node.number());
@@ -52,6 +54,7 @@ void AgentProcess::begin(World& world, Node& node) {
   signs.shared = world.storage.run.path;
   signs.touched = world.storage.run.logs() / ("agent-" + name + ".log");
   signs.nvml.clear();
+  signs.injected = node.signs();
   agent = std::make_unique<launcher::Agent>(
       loop, node, world.slurm,
       launcher::AgentInput{.run = world.storage.run,
@@ -72,6 +75,8 @@ void AgentProcess::begin(World& world, Node& node) {
 
 Node::Node(World& world, int number)
     : world_(world), number_(number), scratch_{world.storage.memory_of(number), world.name(number)} {}
+
+std::filesystem::path Node::signs() const { return world_.storage.folder / fmt::format("signs-{}", number_); }
 
 // --- the guardian ---
 
@@ -153,7 +158,11 @@ pid_t Node::start(Command command, std::function<void(int)> ended) {
     ended(status);
   };
   if (starts == Starts::hang && !is_pmix)
-    world_.timeline.after(world_.random.between(0.1, 12), [this, pid] { ends(pid, 1); });
+    world_.timeline.after(world_.random.between(0.1, 12), [this, pid] {
+      if (const auto rank = children_.find(pid); rank != children_.end() && !rank->second.status)
+        world_.fails_itself(rank->second.facts.attempt);
+      ends(pid, 1);
+    });
   else if (is_pmix && starts != Starts::hang)
     serve_pmix(child, command.argv);
   else if (!is_pmix)

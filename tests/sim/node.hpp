@@ -32,6 +32,8 @@ class Node final : public launcher::NodeSystem {
  public:
   Node(World& world, int number);
   int number() const { return number_; }
+  /// The file of signs that its agent will see, as in a drill.
+  std::filesystem::path signs() const;
 
   bool powered = true;
   bool clears = true;  ///< its processes can be ended
@@ -62,6 +64,7 @@ class Node final : public launcher::NodeSystem {
   std::vector<launcher::RunProcess> processes(bool orphans) const override;
   [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                              std::function<void(std::string)> done) override;
+  void remove_flight_records(int) override {}
   int free_port(int first) const override { return first; }
   void check(std::function<void(const control::NodeHealth&)> then) override;
   void tell_guardian(bool) override {}

@@ -1,6 +1,6 @@
 #pragma once
-// The processes that an agent starts, as far as it hears of them: they connect to it, again when it is replaced,
-// and speak as src/control/agent_link.cpp and launcher/pmix/pmix_relay.cpp do.
+// The processes that an agent starts, as far as it hears of them: they connect to it, again when it is
+// replaced, and speak as src/control/agent_link.cpp and launcher/pmix/pmix_relay.cpp do.
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,6 +53,7 @@ class Rank {
   const int node;
   const ProcessPtr process;
   bool hung = false;
+  bool fails = false;  ///< it has said so, and ends
   bool drain_heard = false, stop_heard = false, pause_heard = false;
 
   void set_progress(std::int64_t step, control::Phase phase);

@@ -1,5 +1,6 @@
 // The protocol of supervision under all kinds of faults, in virtual time: one seed, one schedule.
-//   HOLDFAST_SCHEDULES=100000   the number of schedules; HOLDFAST_SEED=17  only this one, with its trace
+//   HOLDFAST_SCHEDULES=100000   the number of schedules    HOLDFAST_FIRST=5001   the seed of the first one
+//   HOLDFAST_SEED=17            only this one, with its trace
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -15,9 +16,11 @@ struct Outcome {
   std::string broken, trace;
 };
 
-Outcome play(std::uint64_t seed, Bug bug, Coverage& coverage, bool tracing = false, bool only_hangs = false) {
+using Faults = void (World::*)();  ///< null: all
+
+Outcome play(std::uint64_t seed, Bug bug, Coverage& coverage, bool tracing = false, Faults only = nullptr) {
   World world(seed, bug, coverage, tracing);
-  if (only_hangs) world.only_let_storage_hang();
+  if (only) (world.*only)();
   Outcome out;
   try {
     world.play();
@@ -34,7 +37,8 @@ std::string tail(const std::string& text, std::size_t most = 12000) {
 
 TEST(Simulation, NoScheduleBreaksAnInvariant) {
   const auto alone = env::get_integer("HOLDFAST_SEED");
-  const std::uint64_t first = alone ? static_cast<std::uint64_t>(*alone) : 1;
+  const std::uint64_t first =
+      static_cast<std::uint64_t>(alone ? *alone : env::get_integer("HOLDFAST_FIRST").value_or(1));
   const auto count =
       alone ? 1u : static_cast<std::uint64_t>(env::get_integer("HOLDFAST_SCHEDULES").value_or(500));
   Coverage coverage;
@@ -76,17 +80,32 @@ TEST(Simulation, NoScheduleBreaksAnInvariant) {
       std::printf("  fault %s: %lld\n", fault.c_str(), static_cast<long long>(times));
 }
 
-/// No attempt ends, no node is lost, and the end is that of a run that met no fault (World::check_end).
-TEST(Simulation, StorageThatHangsEndsNothing) {
+/// Plays 300 schedules with these faults only.
+Coverage with_only(Faults faults) {
   Coverage coverage;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
-    const Outcome out = play(seed, Bug::none, coverage, false, true);
-    ASSERT_EQ(out.broken, "") << "seed " << seed << "; its end:\n"
-                              << tail(play(seed, Bug::none, coverage, true, true).trace, 6000);
+    const Outcome out = play(seed, Bug::none, coverage, false, faults);
+    if (out.broken.empty()) continue;
+    ADD_FAILURE() << "seed " << seed << ": it does not hold that " << out.broken << "\nits end:\n"
+                  << tail(play(seed, Bug::none, coverage, true, faults).trace, 6000);
+    break;
   }
+  return coverage;
+}
+
+/// No attempt ends, no node is lost, and the end is that of a run that met no fault (World::check_end).
+TEST(Simulation, StorageThatHangsEndsNothing) {
+  Coverage coverage = with_only(&World::only_let_storage_hang);
   for (const char* whose : {"all nodes", "a node", "a leader"})
     EXPECT_GT(coverage.faults["storage of " + std::string(whose) + " hangs"], 100) << whose;
   EXPECT_GT(coverage.terms, 300 + 10) << "leaders give way";
+}
+
+/// Also by the next leader, and before any pace is known.
+TEST(Simulation, RankThatHangsIsNoticed) {
+  Coverage coverage = with_only(&World::only_let_ranks_hang);
+  EXPECT_GT(coverage.faults["rank hangs"], 300);
+  EXPECT_GT(coverage.faults["leader dies"], 100);
 }
 
 /// A simulator that finds no bugs proves nothing: it must find these.

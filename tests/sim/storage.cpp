@@ -1,5 +1,6 @@
 #include "tests/sim/storage.hpp"
 
+#include <cxxabi.h>
 #include <unistd.h>
 
 #include <stdexcept>
@@ -25,34 +26,47 @@ SharedStorage::~SharedStorage() {
   fs::remove_all(folder, ignored);
 }
 
+int SharedStorage::highest() const {
+  const Aside aside;
+  if (!highest_) highest_ = launcher::highest_valid_term(run);
+  return *highest_;
+}
+
+const launcher::RunState& SharedStorage::replay() const {
+  const Aside aside;
+  if (!replayed_) replayed_ = launcher::replay(run);
+  return *replayed_;
+}
+
 int SharedStorage::terms() const { return static_cast<int>(files::list(run.terms()).size()); }
 
 std::optional<nlohmann::json> SharedStorage::result() const {
+  const Aside aside;
   if (!files::is_there(run.result())) return std::nullopt;
   return nlohmann::json::parse(files::read_text(run.result()));
 }
 
-Strand::Strand(std::function<void()> work)
-    : thread_([this, work = std::move(work)] {
-        go_.acquire();
-        work();
-        done_ = true;
-        back_.release();
-      }) {}
+namespace {
+Strand* running = nullptr;
+}
+
+void Strand::enter() {
+  Strand& self = *running;
+  self.switch_.entered();
+  self.work_();
+  self.done_ = true;
+  self.switch_.suspend(self.fiber_, true);
+}
 
 void Strand::go_on() {
-  go_.release();
-  back_.acquire();
-}
-
-void Strand::wait() {
-  back_.release();
-  go_.acquire();
-}
-
-Work*& present_work() {
-  thread_local Work* work = nullptr;
-  return work;
+  if (!std::exchange(began_, true)) switch_.start(fiber_, &Strand::enter);
+  auto& exceptions = *reinterpret_cast<Exceptions*>(abi::__cxa_get_globals());
+  const Exceptions others = std::exchange(exceptions, exceptions_);
+  const Caller other = std::exchange(caller(), caller_);
+  running = this;
+  switch_.resume(fiber_);
+  caller_ = std::exchange(caller(), other);
+  exceptions_ = std::exchange(exceptions, others);
 }
 
 }  // namespace holdfast::sim

@@ -7,18 +7,15 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <semaphore>
-#include <thread>
 #include <vector>
 
 #include "launcher/supervise/journal.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/run_dir.hpp"
 #include "tests/sim/network.hpp"
+#include "tests/support/fiber_switch.hpp"
 
 namespace holdfast::sim {
-
-class World;
 
 struct SharedStorage {
   explicit SharedStorage(int nodes);
@@ -41,27 +38,43 @@ struct SharedStorage {
   void hang(int node, double until) { hung_until[node] = std::max(hung_until[node], until); }
 
   // As it is, whoever can reach it.
-  int highest() const { return launcher::highest_valid_term(run); }
+  int highest() const;
   int terms() const;
-  launcher::RunState replay() const { return launcher::replay(run); }
+  const launcher::RunState& replay() const;
   std::optional<nlohmann::json> result() const;
+  void terms_changed() { highest_.reset(); }
+  void events_changed() { replayed_.reset(); }
+
+ private:
+  mutable std::optional<int> highest_;
+  mutable std::optional<launcher::RunState> replayed_;
 };
 
-/// Work in the midst of which time passes: a thread that runs only while the simulator waits for it.
+/// Work in the midst of which time passes: a fiber that runs only while the simulator waits for it. It must
+/// be done when it is destroyed.
 class Strand {
  public:
-  explicit Strand(std::function<void()> work);
-  ~Strand() { thread_.join(); }
+  explicit Strand(std::function<void()> work) : work_(std::move(work)) {}
+  ~Strand() { test::FiberSwitch::drop(fiber_); }
   Strand(const Strand&) = delete;
   Strand& operator=(const Strand&) = delete;
-  void go_on();  ///< returns when it waits or is done
-  void wait();   ///< by the work
+  void go_on();                                    ///< returns when it waits or is done
+  void wait() { switch_.suspend(fiber_, false); }  ///< by the work
   bool done() const { return done_; }
 
  private:
-  std::binary_semaphore go_{0}, back_{0};
-  bool done_ = false;
-  std::thread thread_;
+  /// What the C++ library keeps of a thread (of the Itanium C++ ABI, 2.2.2).
+  struct Exceptions {
+    void* caught = nullptr;
+    unsigned uncaught = 0;
+  };
+  static void enter();
+  std::function<void()> work_;
+  test::FiberSwitch switch_{512 << 10};
+  test::FiberSwitch::Context fiber_;
+  Exceptions exceptions_;
+  Caller caller_;
+  bool began_ = false, done_ = false;
 };
 
 /// A piece of work of a process.
@@ -76,17 +89,6 @@ struct Work : std::enable_shared_from_this<Work> {
   std::function<void()> done;
 };
 using WorkPtr = std::shared_ptr<Work>;
-
-/// What makes calls now; null: the simulator itself.
-Work*& present_work();
-/// The simulator's own calls, in the midst of some work.
-struct Aside {
-  Aside() : work(std::exchange(present_work(), nullptr)) {}
-  ~Aside() { present_work() = work; }
-  Aside(const Aside&) = delete;
-  Aside& operator=(const Aside&) = delete;
-  Work* work;
-};
 
 enum class Kind { look, read, write, sync, change };
 /// What becomes of a call.

@@ -45,7 +45,7 @@ RankPtr Training::start(const RankEnv& at, const ProcessPtr& process) {
   a.trusted = at.trusted_step;
   a.ranks[at.rank] = rank;
   hooks_.rank_started(*rank);
-  if (first) timeline_.after(random_.between(0.1, 0.6), [this, key] { go(key); });
+  if (first) timeline_.after(settings_.launch_s + random_.between(0.1, 0.6), [this, key] { go(key); });
   return rank;
 }
 
@@ -67,6 +67,15 @@ void Training::end_soon(AttemptKey key, int number) {
   });
 }
 
+/// As the trainer does: it says why, and ends.
+void Training::fail(const RankPtr& rank, int status, const std::string& why) {
+  if (std::exchange(rank->fails, true)) return;
+  rank->say(RankFailed{rank->rank, rank->attempt.number, status, why});
+  timeline_.after(random_.between(0.02, 0.3), [this, rank, status] {
+    run(rank->process, [this, rank, status] { hooks_.ends(rank, status); });
+  });
+}
+
 void Training::corrupt(const Rank& rank) {
   Attempt& a = attempts_[rank.attempt];
   if (!a.restored || a.ending || a.waits_for >= 0) return;
@@ -84,7 +93,7 @@ void Training::set_phase(Attempt& a, Phase phase) {
 bool Training::together(const Attempt& a) const {
   if (static_cast<int>(a.ranks.size()) < a.slots * a.per_node) return false;
   for (const auto& [number, rank] : a.ranks)
-    if (!rank->process->alive || rank->process->stopped || rank->hung) return false;
+    if (!rank->process->alive || rank->process->stopped || rank->hung || rank->fails) return false;
   for (const auto& [number, one] : a.ranks)
     for (const auto& [other, two] : a.ranks)
       if (!network_.way(one->node, two->node)) return false;
@@ -96,15 +105,15 @@ void Training::go(AttemptKey key) {
   bool alive = false;
   for (const auto& [number, rank] : a.ranks) alive = alive || rank->process->alive;
   if (!alive && !a.ranks.empty()) return void(attempts_.erase(key));
-  timeline_.after(settings_.step_s * random_.between(0.8, 1.2), [this, key] { go(key); });
+  const double step_s = settings_.step_s * random_.between(0.8, 1.2);
+  timeline_.after(a.restored ? step_s : std::min(step_s, 1.0), [this, key] { go(key); });
   if (a.ending) return;
   if (a.victims_end) {
-    // A broken connection in a collective ends the others, with another exit code than that of the failed
-    // rank.
+    // A broken connection in a collective ends the others, which say so.
     const auto ranks = a.ranks;
     for (const auto& [number, rank] : ranks)
       if (rank->process->alive && !rank->process->stopped && !rank->hung && random_.chance(0.7))
-        hooks_.ends(rank, 1);
+        fail(rank, 1, "connection reset by peer");
     return;
   }
   if (!together(a)) return;
@@ -166,8 +175,17 @@ void Training::restore(AttemptKey key, Attempt& a) {
         level = "local";
       }
   }
-  // The trainer fails when state must exist and it cannot read the folder.
-  if (!readable && level == "fresh") return hooks_.ends(a.ranks.at(0), 1);
+  // The trainer asks to be started again when state must exist and it cannot read the folder.
+  if (!readable && level == "fresh")
+    return fail(a.ranks.at(0), static_cast<int>(Exit::transient), "the checkpoints cannot be read now");
+  const double takes_s = level == "shared"  ? settings_.restore_shared_s
+                         : level == "local" ? settings_.restore_local_s
+                                            : 0;
+  if (takes_s > 0 && a.loaded_at < 0) {
+    a.loaded_at = timeline_.now + takes_s;
+    set_phase(a, Phase::restoring);
+  }
+  if (timeline_.now < a.loaded_at) return;
   if (a.trusted >= 0) {
     // Later state may be wrong: it must not be found again.
     for (const std::int64_t step : saved)

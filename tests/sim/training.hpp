@@ -36,6 +36,8 @@ class Training {
     double step_s = 0.5;
     double commit_wait_s = 20;  ///< how long an ending rank waits for the last one
     int verify_every = 5;       ///< steps between comparisons, and at the end
+    /// What else the start of ranks takes, and to load the state of a level.
+    double launch_s = 0, restore_local_s = 0, restore_shared_s = 0;
   };
   struct Hooks {
     std::function<Node&(int node)> node;
@@ -64,6 +66,7 @@ class Training {
     int slots = 0, per_node = 1;
     std::int64_t trusted = -1;
     std::map<int, RankPtr> ranks;
+    double loaded_at = -1;  ///< while the state is loaded
     bool restored = false, victims_end = false, ending = false;
     int wrong = -1;                ///< the rank that computed wrongly
     bool doubted = false;          ///< a comparison has detected it
@@ -87,6 +90,7 @@ class Training {
   void set_phase(Attempt& a, control::Phase phase);
   void commit_outcome(AttemptKey key, int rank, const control::CommitOutcome& what);
   void end_soon(AttemptKey key, int rank);
+  void fail(const RankPtr& rank, int status, const std::string& why);
 
   Timeline& timeline_;
   Random& random_;

@@ -16,10 +16,24 @@ using namespace control;
 using namespace launcher;
 using nlohmann::json;
 
-World::World(std::uint64_t seed, Bug b, Coverage& c, bool tracing)
+namespace {
+/// From it follow bounds of 5 to 20 s for phases that were never seen (first_bounds.hpp).
+RankWork planned_work(int patience_s) {
+  RankWork work;
+  work.restored = work.saved = work.state = 1 << 20;
+  work.operations = 1e8;
+  work.peers = 4;
+  work.patience_s = patience_s;
+  return work;
+}
+}  // namespace
+
+World::World(std::uint64_t seed, Bug b, Coverage& c, bool tracing, const std::optional<Fixed>& fixed)
     : random(seed),
-      slots(1 + random.below(4)),
-      spares(random.below(8) == 0 ? 0 : 1 + random.below(3)),
+      slots(fixed ? fixed->slots : 1 + random.below(4)),
+      spares(fixed                  ? fixed->spares
+             : random.below(8) == 0 ? 0
+                                    : 1 + random.below(3)),
       network(timeline, random, slots + spares),
       storage(slots + spares),
       slurm(std::make_shared<Slurm>(*this)),
@@ -30,7 +44,7 @@ World::World(std::uint64_t seed, Bug b, Coverage& c, bool tracing)
       coverage(c),
       tracing_(tracing) {
   log::start_for([this](std::string_view line) { say("  " + std::string(line)); });
-  set_up();
+  set_up(fixed);
 }
 
 World::~World() {
@@ -42,40 +56,29 @@ World::~World() {
   log::start_for([](std::string_view) {});
 }
 
-void World::set_up() {
+void World::set_up(const std::optional<Fixed>& fixed) {
   const int count = slots + spares;
   timeline.now = 1000;
   roster.job = "7.0";
-  roster.ranks_per_node = 1 + random.below(2);
+  roster.ranks_per_node = fixed ? 1 : 1 + random.below(2);
   for (int n = 0; n < count; ++n)
     roster.nodes.push_back({fmt::format("n{}", n), fmt::format("n{}", n), 1, random.below(2) ? "A" : "B"});
   for (int n = 0; n < slots; ++n) roster.first_placement.push_back(n);
   for (int n = count - 1; n >= 0; --n) roster.candidates.push_back(n);
   roster.batch_host = count - 1;
-  auto& limits = config.supervise;
-  limits.heartbeat_ms = 200;
-  limits.node_silence_ms = limits.leader_silence_ms = 1000 + 500 * random.below(3);
-  limits.start_s = 5;
-  limits.step_s = 8;
-  limits.max_restarts = 40;
-  limits.check_spares_s = 5;
-  if (random.chance(0.4))
-    limits.min_nodes = 1,
-    limits.when_short = random.chance(0.5) ? config::WhenShort::shrink : config::WhenShort::automatic;
-  else if (random.chance(0.3))
-    limits.when_short = config::WhenShort::requeue;
   Training::Settings settings;
-  settings.steps = 10 + random.below(30);
-  settings.checkpoint_every = 2 + random.below(6);
-  settings.step_s = random.between(0.2, 0.8);
+  if (fixed) {
+    config.supervise = fixed->limits;
+    settings = fixed->training;
+  } else {
+    set_up_by_chance(settings);
+  }
   config.cluster.nodes = slots;
   config.cluster.spares = spares;
   config.cluster.ranks_per_node = config.shard.group = roster.ranks_per_node;
   config.train.steps = settings.steps;
   config.train.global_batch = roster.world();
   config.checkpoint.keep = 1 + random.below(3);
-  config.checkpoint.commit_s = 20;
-  config.checkpoint.drain_s = 10;
   config.rank.launch = random.chance(0.5) ? "mpi" : "direct";
   files::replace_atomically(storage.run.config(), config::to_toml(config));
   training = std::make_unique<Training>(
@@ -89,6 +92,30 @@ void World::set_up() {
   for (int n = 0; n < count; ++n) nodes.push_back(std::make_unique<Node>(*this, n));
   for (int n = 0; n < count; ++n)
     timeline.after(random.between(0, 1.5), [this, n] { node(n).start_agent(); });
+}
+
+void World::set_up_by_chance(Training::Settings& settings) {
+  auto& limits = config.supervise;
+  limits.heartbeat_ms = 200;
+  limits.node_silence_ms = limits.leader_silence_ms = 1000 + 500 * random.below(3);
+  limits.start_s = 5;
+  limits.step_s = 8;
+  if (random.chance(0.4)) {
+    limits.step_s = 60;
+    roster.work = planned_work(10);
+  }
+  limits.max_restarts = 40;
+  limits.check_spares_s = 5;
+  if (random.chance(0.4))
+    limits.min_nodes = 1,
+    limits.when_short = random.chance(0.5) ? config::WhenShort::shrink : config::WhenShort::automatic;
+  else if (random.chance(0.3))
+    limits.when_short = config::WhenShort::requeue;
+  settings.steps = 10 + random.below(30);
+  settings.checkpoint_every = 2 + random.below(6);
+  settings.step_s = random.between(0.2, 0.8);
+  config.checkpoint.commit_s = 20;
+  config.checkpoint.drain_s = 10;
 }
 
 void World::say(const std::string& text) {
@@ -105,8 +132,15 @@ void World::expect(bool holds, const std::string& what) const {
 }
 
 void World::only_let_storage_hang() {
-  only_hangs_ = true;
-  config.supervise.step_s = 200;  // a rank that waits for storage to restore is not hung
+  only_ = Only::storage_hangs;
+  config.supervise.step_s = 200;
+  roster.work = planned_work(60);  // as long as storage hangs at most
+}
+
+void World::only_let_ranks_hang() {
+  only_ = Only::ranks_hang;
+  config.supervise.step_s = 600;
+  roster.work = planned_work(60);
 }
 
 void World::run_until(double end) {
@@ -129,7 +163,7 @@ void World::play() {
   const double trouble_s = random.between(3, 30);
   for (int allocation = 0;; ++allocation) {
     const double end = timeline.now + (allocation == 0 ? trouble_s : random.below(2) * 8.0);
-    in_trouble_ = !only_hangs_;
+    in_trouble_ = only_ == Only::nothing;
     while (timeline.now < end && !over()) {
       const double next = timeline.now + random.between(0.05, 2);
       timeline.at(next, [] {});
@@ -150,7 +184,11 @@ void World::play() {
   coverage.attempts += static_cast<std::int64_t>(launched_.size());
 }
 
-void World::requeue() {
+void World::requeue(double queue_s) {
+  const double start = timeline.now + queue_s;
+  timeline.at(start, [] {});
+  while (timeline.now < start) timeline.step();
+  if (queue_s > 0) heal();
   ++coverage.requeues;
   ++allocation_;
   say("requeued");
@@ -205,9 +243,9 @@ bool World::takes_time(const ProcessPtr& process) {
 void World::do_work(const ProcessPtr& process, std::function<void()> what, std::function<void()> done) {
   const auto work = std::make_shared<Work>(*this, process);
   const auto doing = [work = work.get(), what = std::move(what)] {
-    present_work() = work;
+    const Caller other = std::exchange(caller(), {work, nullptr});
     what();
-    present_work() = nullptr;
+    caller() = other;
   };
   work->led = storage.highest() == work->term;
   if (!takes_time(process)) return doing(), done();
@@ -235,7 +273,7 @@ void World::pass_time(Work& work, double seconds) {
 }
 
 void World::ask_slurm(std::chrono::milliseconds limit) {
-  Work* const work = present_work();
+  Work* const work = caller().work;
   if (!work) return;
   const double takes_s = slurm_s[work->process->node], limit_s = 1e-3 * static_cast<double>(limit.count());
   if (takes_s > 0) pass_time(*work, std::min(takes_s, limit_s));

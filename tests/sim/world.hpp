@@ -42,15 +42,34 @@ struct Coverage {
   std::map<std::string, std::int64_t> levels;
 };
 
+/// A world that is not left to chance, for failure_mix.cpp.
+struct Fixed {
+  int slots = 1, spares = 0;
+  config::Supervise limits;
+  Training::Settings training;
+};
+
 class World {
  public:
-  World(std::uint64_t seed, Bug bug, Coverage& coverage, bool tracing);
+  World(std::uint64_t seed, Bug bug, Coverage& coverage, bool tracing,
+        const std::optional<Fixed>& fixed = std::nullopt);
   ~World();
   /// Throws Broken.
   void play();
-  /// Before play(): the only fault is storage that hangs. No attempt ends by that, and no node is lost.
+  // Before play(). The only fault is ...
+  /// ... storage that hangs: no attempt ends by that, and no node is lost.
   void only_let_storage_hang();
+  /// ... a rank that hangs, and perhaps the leader's process dies: its attempt ends within `noticed_s`.
+  void only_let_ranks_hang();
+  static constexpr double noticed_s = 40;
   std::string trace() const;
+
+  // --- instead of play() ---
+  void run_until(double end);  ///< or until the run is over
+  bool over() const;
+  /// After `queue_s`, on nodes that work.
+  void requeue(double queue_s = 0);
+  void cut(int n, bool in, bool out);
 
   // --- for nodes, and for the production code in them ---
   Timeline timeline;
@@ -86,9 +105,12 @@ class World {
   /// Returns when SLURM answers the node of the present work; throws Error when it does not.
   void ask_slurm(std::chrono::milliseconds limit);
   void job_is_ended();
+  /// The program does, in this attempt, as far as anybody can tell.
+  void fails_itself(int attempt) { own_failures_.insert(attempt); }
 
   // --- what is seen from outside: of calls to storage ... ---
   Fate fate_of_call(Work& work, Kind kind);
+  void own_thread_asks(const char* path);
   bool in_memory(int fd) const { return in_memory_.contains(fd); }  ///< of a node, not on shared storage
   void lies_in_memory(int fd, bool so);
   void opened(Work& work, int fd, const char* path, int flags);
@@ -108,17 +130,15 @@ class World {
   void agent_left();  ///< by order of the leader: soon the script notices, and SLURM ends the rest
 
  private:
-  void set_up();
+  void set_up(const std::optional<Fixed>& fixed);
+  void set_up_by_chance(Training::Settings& training);
   void fault();
   void mend();
-  void requeue();
-  void run_until(double end);
-  bool over() const;
   void stop_process(const ProcessPtr& process, double seconds);
   void stop_agent(int n, double seconds);
   void hang_storage(const char* whose, const std::vector<int>& of);
+  void let_rank_hang();
   RankPtr one_of(const std::vector<RankPtr>& ranks);
-  void cut(int n, bool in, bool out);
   void heal();
   AgentProcess* live_agent(int n);
   /// A program on a node tells its agent something.
@@ -158,10 +178,13 @@ class World {
   bool tracing_;
   std::vector<std::string> trace_;
   int allocation_ = 0;
-  bool ending_ = false, gone_ = false, only_hangs_ = false;
+  bool ending_ = false, gone_ = false;
+  enum class Only { nothing, storage_hangs, ranks_hang };
+  Only only_ = Only::nothing;
   bool result_there_ = false;   ///< of this allocation
   mutable std::string broken_;  ///< the invariant that does not hold: the schedule ends with this event
   std::set<AttemptKey> launched_;
+  std::set<int> own_failures_;                         ///< attempts in which the program did something wrong
   std::set<AttemptKey> cleared_;                       ///< with the term of the leader that ordered it
   std::map<AttemptKey, std::int64_t> durable_before_;  ///< of attempts that may start from any state
   std::set<std::int64_t> ever_committed_;

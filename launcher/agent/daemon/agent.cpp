@@ -192,7 +192,7 @@ void Agent::leave(int code, bool at_once) {
     // Storage that does not answer now has the logs until a moment ago.
     if (!logs_limit) logs_limit = now + logs_patience;
     if (!spool_.empty() && now < *logs_limit) return spool_.copy();
-    remove_flight_records(run_.path, INT32_MAX);
+    system_.remove_flight_records(INT32_MAX);
     claim_.reset();
     if (remove_scratch(scratch_)) remove_local_level(run_, config_.checkpoint.local);
     ended_(code);

@@ -100,6 +100,7 @@ class Agent {
   void rank_is_gone(int rank, int attempt, int status);
   void tell_end(int rank, int attempt, int status, const std::string& said);
   void keep_record(const RankRecord& record) const;
+  void keep_final_state(const control::RankFinished& finished) const;
   void adopt_rank(const RankRecord& record);
   void await_end(int rank, int attempt, Clock::time_point limit);
   void ask_ranks_to_end();

@@ -95,7 +95,7 @@ void Agent::clear_on() {
   const int to_pmix = loop_.now() >= clear_limit_ ? SIGKILL : pmix_end_signal();
   if (end_older(clearing_, SIGKILL, to_pmix, clear_orphans_) && leaving_.empty()) {
     clear_orphans_ = false;
-    remove_flight_records(run_.path, clearing_);  // the leader needs them no more
+    system_.remove_flight_records(clearing_);  // the leader needs them no more
     return tell_leader(Cleared{clearing_, system_.free_port(master_port_base + clearing_ % 1000)});
   }
   clear_timer_ = loop_.after(clear_poll, [this] { clear_on(); });

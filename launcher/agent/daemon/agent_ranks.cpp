@@ -66,6 +66,7 @@ void Agent::adopt_rank(const RankRecord& record) {
   LocalRank& rank = ranks_.at(record.rank, record.attempt);
   rank.started = true;
   rank.pid = record.pid;
+  rank.finished = record.finished;
   system_.watch(record.pid, [this, number = record.rank, attempt = record.attempt] {
     await_end(number, attempt, loop_.now() + reap_limit);
   });
@@ -132,6 +133,7 @@ void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& mess
                  },
                  [&](const RankFinished& m) {
                    rank->finished = RankFinished{number, attempt, m.state};
+                   if (m.state) keep_final_state(*rank->finished);
                    tell_leader(*rank->finished);
                    taken();
                  },
@@ -171,6 +173,15 @@ void Agent::keep_record(const RankRecord& record) const {
     keep_rank_record(scratch_, record);
   } catch (const Error& error) {
     log::warn("the record of rank {} cannot be written: {}", record.rank, error.what());
+  }
+}
+
+/// Without it, an agent that replaces this one cannot tell the leader how the run has ended.
+void Agent::keep_final_state(const RankFinished& finished) const {
+  try {
+    launcher::keep_final_state(scratch_, finished);
+  } catch (const Error& error) {
+    log::warn("the final state cannot be kept: {}", error.what());
   }
 }
 

@@ -6,6 +6,7 @@
 #include "launcher/agent/daemon/agent_port.hpp"
 #include "launcher/agent/daemon/guardian.hpp"
 #include "launcher/agent/daemon/inject.hpp"
+#include "launcher/agent/ranks/flights.hpp"
 #include "launcher/agent/ranks/programs.hpp"
 #include "launcher/agent/ranks/stacks.hpp"
 #include "launcher/pmix/pmix_program.hpp"
@@ -40,6 +41,8 @@ control::Loop::Handle LinuxNode::stacks(pid_t pid, const std::filesystem::path& 
                                         std::function<void(std::string)> done) {
   return dump_stacks(loop_, pid, log, std::move(done));
 }
+
+void LinuxNode::remove_flight_records(int attempt) { launcher::remove_flight_records(run_.path, attempt); }
 
 int LinuxNode::free_port(int first) const { return find_free_port(first); }
 

@@ -20,6 +20,7 @@ class LinuxNode final : public NodeSystem {
   std::vector<RunProcess> processes(bool orphans) const override;
   [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                              std::function<void(std::string)> done) override;
+  void remove_flight_records(int attempt) override;
   int free_port(int first) const override;
   void check(std::function<void(const control::NodeHealth&)> then) override {
     checker_.check(std::move(then));

@@ -31,6 +31,8 @@ class NodeSystem {
   [[nodiscard]] virtual control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                                      std::function<void(std::string)> done) = 0;
 
+  /// As remove_flight_records(), of this run.
+  virtual void remove_flight_records(int attempt) = 0;
   /// As find_free_port().
   virtual int free_port(int first) const = 0;
   /// As NodeChecker::check().

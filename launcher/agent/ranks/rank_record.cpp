@@ -12,6 +12,9 @@ files::fs::path start_file(const Scratch& scratch, int rank) {
 files::fs::path end_file(const Scratch& scratch, int rank) {
   return scratch.folder / ("end-" + scratch.node + "-" + std::to_string(rank));
 }
+files::fs::path final_file(const Scratch& scratch, int rank) {
+  return scratch.folder / ("final-" + scratch.node + "-" + std::to_string(rank));
+}
 
 /// Two integers from a file that may be missing, of another version, or just being removed.
 std::optional<std::pair<int, int>> two_numbers(const files::fs::path& path) {
@@ -21,11 +24,23 @@ std::optional<std::pair<int, int>> two_numbers(const files::fs::path& path) {
   return numbers;
 }
 
+std::optional<control::RankFinished> final_state(const Scratch& scratch, int rank, int attempt) {
+  if (!files::is_there(final_file(scratch, rank))) return std::nullopt;
+  std::string why;
+  const auto kept = control::decode<control::RankToAgent>(files::read_text(final_file(scratch, rank)), why);
+  const auto* finished = kept ? std::get_if<control::RankFinished>(&*kept) : nullptr;
+  return finished && finished->attempt == attempt ? std::optional(*finished) : std::nullopt;
+}
+
 }  // namespace
 
 void keep_rank_record(const Scratch& scratch, const RankRecord& record) {
   files::replace_atomically(start_file(scratch, record.rank),
                             std::to_string(record.attempt) + " " + std::to_string(record.pid) + "\n");
+}
+
+void keep_final_state(const Scratch& scratch, const control::RankFinished& finished) {
+  files::replace_atomically(final_file(scratch, finished.rank), control::encode(finished));
 }
 
 void keep_rank_end(const Scratch& scratch, pid_t pid, int status) {
@@ -50,6 +65,7 @@ std::vector<RankRecord> rank_records(const Scratch& scratch) {
     record.pid = start->second;
     const auto ended = two_numbers(end_file(scratch, record.rank));
     if (ended && ended->first == record.pid) record.status = ended->second;
+    record.finished = final_state(scratch, record.rank, record.attempt);
     out.push_back(record);
   }
   return out;
@@ -58,7 +74,7 @@ std::vector<RankRecord> rank_records(const Scratch& scratch) {
 void remove_rank_records(const Scratch& scratch) {
   std::error_code ignored;
   for (const auto& name : files::list(scratch.folder))
-    for (const char* kind : {"rank-", "end-"})
+    for (const char* kind : {"rank-", "end-", "final-"})
       if (name.starts_with(kind + scratch.node + "-")) files::fs::remove(scratch.folder / name, ignored);
 }
 

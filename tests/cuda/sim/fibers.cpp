@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "src/base/error.hpp"
-#include "tests/cuda/sim/fiber_switch.hpp"
 #include "tests/cuda/sim/finding.hpp"
+#include "tests/support/fiber_switch.hpp"
 
 namespace holdfast::cuda {
 
@@ -20,6 +20,8 @@ thread_local constinit simt::Here simt::here;
 
 namespace sim {
 namespace {
+
+using test::FiberSwitch;
 
 enum class State { fresh, ready, at_barrier, at_warp, done };
 
@@ -104,7 +106,7 @@ class Block {
   std::vector<Shared> shared_;
   unsigned current_ = 0, at_barrier_ = 0, done_ = 0;
   std::optional<std::string> failure_;
-  FiberSwitch switch_;
+  FiberSwitch switch_{64 << 10};
 };
 
 thread_local Block* block = nullptr;

@@ -116,6 +116,12 @@ TEST(RankRecords, TellTheNextAgentWhatTheLastOneStartedAndTheGuardianHowItEnded)
   EXPECT_EQ(records[1].status, 143);
   keep_rank_record(one, {4, 2, 1003, {}});
   EXPECT_FALSE(rank_records(one)[1].status) << "the end of an earlier attempt's";
+  keep_final_state(one, {0, 1, control::FinalState{40, 4000, 2.5, "00000000000000ab"}});
+  for (const auto& record : rank_records(one)) {
+    const bool is_its_own = record.rank == 0 && record.attempt == 1;
+    ASSERT_EQ(record.finished.has_value(), is_its_own) << record.rank;
+    if (is_its_own) EXPECT_EQ(record.finished->state->state_digest, "00000000000000ab");
+  }
   remove_rank_records(one);
   EXPECT_TRUE(rank_records(one).empty());
   keep_rank_record(one, {3, 2, 1004, {}}), keep_rank_end(one, 1004, 0);

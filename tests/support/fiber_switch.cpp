@@ -1,4 +1,4 @@
-#include "tests/cuda/sim/fiber_switch.hpp"
+#include "tests/support/fiber_switch.hpp"
 
 #include <sys/mman.h>
 
@@ -15,7 +15,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 #if !defined(__x86_64__)
-#error "the simulator of kernels switches between fibers in x86-64 assembly"
+#error "the simulators switch between fibers in x86-64 assembly"
 #endif
 
 // Saves what a call preserves, stores the stack pointer, continues on another stack. (ucontext would make a
@@ -46,17 +46,17 @@ holdfast_switch_stack:
 .popsection
 )");
 
-namespace holdfast::cuda::sim {
+namespace holdfast::test {
 namespace {
 
-constexpr std::size_t mapped = 64 << 10, page = 4096;
+constexpr std::size_t page = 4096;
 
 /// Stacks that were used last come first: they are in the cache.
 thread_local std::vector<std::unique_ptr<Stack>> free_stacks;
 
 }  // namespace
 
-Stack::Stack() {
+Stack::Stack(std::size_t mapped) : mapped_(mapped) {
   void* base =
       mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) throw std::bad_alloc();
@@ -71,20 +71,21 @@ Stack::~Stack() {
 #if defined(__SANITIZE_THREAD__)
   __tsan_destroy_fiber(tsan_);
 #endif
-  munmap(base_, mapped);
+  munmap(base_, mapped_);
 }
 
 std::byte* Stack::low() const { return base_ + page; }
-std::byte* Stack::high() const { return base_ + mapped; }
+std::byte* Stack::high() const { return base_ + mapped_; }
 
-FiberSwitch::FiberSwitch() {
+FiberSwitch::FiberSwitch(std::size_t stack_bytes) : stack_bytes_(stack_bytes) {
 #if defined(__SANITIZE_THREAD__)
   tsan_ = __tsan_get_current_fiber();
 #endif
 }
 
 void FiberSwitch::start(Context& fiber, void (*entry)()) {
-  if (free_stacks.empty()) free_stacks.push_back(std::make_unique<Stack>());
+  if (free_stacks.empty() || free_stacks.back()->mapped() != stack_bytes_)
+    free_stacks.push_back(std::make_unique<Stack>(stack_bytes_));
   fiber.stack = std::move(free_stacks.back());
   free_stacks.pop_back();
 #if defined(__SANITIZE_ADDRESS__)
@@ -135,4 +136,4 @@ void FiberSwitch::suspend(Context& fiber, [[maybe_unused]] bool for_good) {
 #endif
 }
 
-}  // namespace holdfast::cuda::sim
+}  // namespace holdfast::test

@@ -5,12 +5,12 @@
 
 #include "src/base/as_size.hpp"
 
-namespace holdfast::cuda::sim {
+namespace holdfast::test {
 
-/// 60 KiB; below it a page that traps.
+/// Below it is a page that traps.
 class Stack {
  public:
-  Stack();
+  explicit Stack(std::size_t mapped);
   ~Stack();
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
@@ -18,14 +18,16 @@ class Stack {
   std::byte* low() const;
   std::byte* high() const;
   std::size_t bytes() const { return as_size(high() - low()); }
+  std::size_t mapped() const { return mapped_; }  ///< bytes, with that page
   void* tsan() const { return tsan_; }
 
  private:
+  std::size_t mapped_;
   std::byte* base_ = nullptr;
   void* tsan_ = nullptr;
 };
 
-/// Between the thread's own stack, where resume() is called, and fibers. One per thread at a time.
+/// Between the stack where resume() is called and fibers, of which one runs at a time.
 class FiberSwitch {
  public:
   struct Context {
@@ -34,7 +36,8 @@ class FiberSwitch {
     void* fake_stack = nullptr;  ///< ASan's
   };
 
-  FiberSwitch();
+  /// `stack_bytes`: of a fiber's stack, with the page that traps.
+  explicit FiberSwitch(std::size_t stack_bytes);
   /// The next resume() calls `entry` on a stack of its own. It begins with entered() and ends with suspend():
   /// it never returns.
   void start(Context& fiber, void (*entry)());
@@ -48,11 +51,12 @@ class FiberSwitch {
   void suspend(Context& fiber, bool for_good);
 
  private:
-  void* pointer_ = nullptr;  ///< of the thread's own stack, while a fiber runs
+  std::size_t stack_bytes_;
+  void* pointer_ = nullptr;  ///< of the stack where resume() was called, while a fiber runs
   void* fake_stack_ = nullptr;
   const void* low_ = nullptr;
   std::size_t bytes_ = 0;
   void* tsan_ = nullptr;
 };
 
-}  // namespace holdfast::cuda::sim
+}  // namespace holdfast::test
