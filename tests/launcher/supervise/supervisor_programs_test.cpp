@@ -270,6 +270,43 @@ TEST(Programs, ThatSpeakEndOnOrderOneAfterAnotherAndAllAreWaitedFor) {
   EXPECT_EQ(c.result()["attempts"].size(), 1u);
 }
 
+TEST(Programs, ThatSpeakMayCrashAsOftenAsTheyStepForward) {
+  Shape setup = speaking();
+  setup.local = true;
+  setup.checkpoint_every = 1000000;  // what they save they do not say
+  FakeCluster c(setup);
+  for (int attempt = 1; attempt <= 30; ++attempt) {
+    ASSERT_TRUE(c.training(attempt)) << attempt << ": " << c.result().dump(1);
+    c.run(0.5);
+    c.end_rank(attempt % 6, 1);
+    c.run(0.2);
+  }
+  ASSERT_TRUE(c.training(31));
+  EXPECT_FALSE(c.exit_code);
+}
+
+TEST(Programs, ThatAreSavingWhenAnOrderEndsThemAreWaitedFor) {
+  for (const bool by_order : {true, false}) {
+    Shape setup = speaking();
+    setup.limits.hang_floor_s = 1000;
+    FakeCluster c(setup);
+    c.hung_phase = c.waiting_phase = control::Phase::checkpoint;
+    ASSERT_TRUE(runs(c, 1));
+    ASSERT_TRUE(c.until([&] { return c.rank(0).step >= 3; }, 10));
+    for (int rank = 0; rank < 6; ++rank) c.rank(rank).hangs = true;
+    c.run(0.5);
+    if (by_order)
+      EXPECT_TRUE(give_order(c, Verb::stop).taken);
+    else
+      ask_and_wait(c, sigterm);
+    EXPECT_EQ(over(c, 40), !by_order) << "SLURM would not wait";
+    if (!by_order) continue;
+    c.hung_phase = c.waiting_phase = control::Phase::data;
+    ASSERT_TRUE(over(c, 2)) << "its time is up";
+    EXPECT_EQ(c.exit_code, 93);
+  }
+}
+
 TEST(Programs, ThatSpeakAndEndWith0AreNotDoneWhenTheyWereToldToEnd) {
   FakeCluster c(speaking());
   ASSERT_TRUE(runs(c, 1));
