@@ -102,10 +102,19 @@ void Commit::add(int rank, bool ok, const std::string& payload) {
   const std::string hash = xxh3_128(ok ? "yes" : "no", payload);
   auto& answer = answers_[rank];
   if (answer) return answer->payload_hash == hash ? void() : complain("voted twice, and differently");
-  answer = Answer{hash, {}};
+  answer = Answer{hash, {}, {}};
   ++answered_;
   if (!ok) return complain(payload.empty() ? "could not write its shard" : payload);
   try {
+    answer->files = parse_files_vote(payload);
+    if (answer->files) {
+      for (const auto& other : answers_)
+        if (other && other->vote) throw Damaged("the vote is not usable", "others have voted on shard files");
+      return;
+    }
+    for (const auto& other : answers_)
+      if (other && other->files)
+        throw Damaged("the vote is not usable", "others have voted on files of their own");
     take(rank, parse_vote(payload), *answer);
   } catch (const std::exception& e) {
     complain(e.what());
@@ -128,6 +137,18 @@ void Commit::take(int rank, Vote vote, Answer& answer) {
                                                                std::to_string(other->vote->rank) +
                                                                " differ in step, facts or tensors");
   answer.vote = std::move(vote);
+}
+
+std::optional<FilesVote> Commit::files() const {
+  std::optional<FilesVote> sum;
+  for (const auto& answer : answers_) {
+    if (!answer || !answer->files) continue;
+    if (!sum) sum = FilesVote{};
+    if (sum->path.empty()) sum->path = answer->files->path;
+    sum->files += answer->files->files;
+    sum->bytes += answer->files->bytes;
+  }
+  return sum;
 }
 
 std::vector<int> Commit::missing() const {
@@ -158,6 +179,10 @@ Manifest Commit::manifest() const {
 
 Committed Commit::commit() {
   expects(complete() && !failed(), "commit needs a yes from every rank");
+  if (const auto own = files())
+    return {{},
+            fmt::format("{} files, {} bytes, which the program has written below {}", own->files, own->bytes,
+                        own->path)};
   const fs::path temporary = temporary_path(checkpoints_, step_, generation_);
   Committed committed{committed_path(checkpoints_, step_), {}};
   if (is_there(committed.path)) {

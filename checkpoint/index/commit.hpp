@@ -14,7 +14,7 @@ namespace holdfast::checkpoint {
 namespace fs = std::filesystem;
 
 struct Committed {
-  fs::path path;     ///< step-N: fsynced up to its parent
+  fs::path path;     ///< step-N: fsynced up to its parent; empty: the program's own files, wherever they lie
   std::string note;  ///< for the event log: what was unusual (an older step-N was replaced, ...), or ""
 };
 
@@ -37,7 +37,8 @@ class Commit {
   /// was removed: that is tidy()'s (retention.hpp), after the commit outcome. Throws Error when it is not
   /// durable (then drop() it). Needs complete() and not failed(). A step-N that is already there is put
   /// aside; a sound one of this or a higher generation counts as this checkpoint, and the temporary folder
-  /// goes (so a second leader may commit again what the first one had).
+  /// goes (so a second leader may commit again what the first one had). Votes of a program on its own files
+  /// are counted, and nothing is written.
   Committed commit();
   /// Removes the temporary folder. Never throws. Best called when every rank has answered or is known dead.
   void drop() noexcept;
@@ -45,10 +46,12 @@ class Commit {
  private:
   struct Answer {
     std::string payload_hash;
-    std::optional<Vote> vote;  ///< nothing: a "no", or a payload that could not be used
+    std::optional<Vote> vote;        ///< nothing: a "no", or a payload that could not be used
+    std::optional<FilesVote> files;  ///< in place of it: of a program that writes its own checkpoints
   };
   void take(int rank, Vote vote, Answer& answer);
   Manifest manifest() const;
+  std::optional<FilesVote> files() const;
 
   fs::path checkpoints_;
   std::int64_t step_;

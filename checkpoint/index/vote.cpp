@@ -36,6 +36,17 @@ std::string vote_text(int rank, const Manifest& common, const ShardInfo& shard,
                         {"common", shared}});
 }
 
+std::optional<FilesVote> parse_files_vote(const std::string& text) {
+  const Json json = detail::parse_json(text, "the vote");
+  if (const auto kind = json.find("kind"); kind == json.end() || *kind != "files") return std::nullopt;
+  const Fields fields(json, "vote", {"kind", "path", "files", "bytes"});
+  FilesVote vote;
+  vote.path = fields.text("path");
+  vote.files = fields.integer("files");
+  vote.bytes = fields.integer("bytes");
+  return vote;
+}
+
 Vote parse_vote(const std::string& text) {
   const Json json = detail::parse_json(text, "the vote");
   const Fields fields(json, "vote",

@@ -1,6 +1,7 @@
 #pragma once
 // What a writer tells the committer about its part of a checkpoint: JSON text, opaque to the control channel.
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,15 @@ struct Vote {
   bool has_common = false;  ///< rank 0: `common` is filled
   Manifest common;          ///< everything but shards and digests; generation and point.step always
 };
+
+/// A vote of another program on files that it has written itself, as the client says it. Nothing is known of
+/// them but this.
+struct FilesVote {
+  std::string path;  ///< below which they lie
+  std::int64_t files = 0, bytes = 0;
+};
+/// Nothing when `text` is no vote of this kind. Throws Damaged when it is a malformed one.
+std::optional<FilesVote> parse_files_vote(const std::string& text);
 
 /// `common` without its shards and digests. Rank 0's text carries all of it, the others' only the generation
 /// and a hash of the rest.

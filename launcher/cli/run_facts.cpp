@@ -32,7 +32,8 @@ StatusFacts facts_of(const RunDir& run) {
   facts.state = replay(run);
   facts.term = highest_valid_term(run);
   if (files::fs::exists(run.nodes())) facts.roster = read_roster(run);
-  facts.last_step = last_line(run.metrics());
+  facts.last_step = last_line(facts.own_trainer ? run.metrics() : run.reported_metrics());
+  facts.kind = config.rank.kind;
   count_steps(facts);
   return facts;
 }

@@ -192,6 +192,7 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
   plan.job = config.run.name;
   plan.cluster = facts.name;
   plan.model = model.name;
+  plan.program = program_says(config);
   plan.image = config.container.image;
   plan.hypothetical = !batch_host;
   plan.strategy = config.shard.strategy;

@@ -88,8 +88,9 @@ struct Survival {
 
 struct Plan {
   std::string job, cluster, model;
-  std::string image;         ///< in which agents and ranks run; "": on the node itself
-  bool hypothetical = true;  ///< the nodes are a guess, not SLURM's answer
+  std::vector<std::string> program;  ///< another one than holdfast-train: what is known of it, in sentences
+  std::string image;                 ///< in which agents and ranks run; "": on the node itself
+  bool hypothetical = true;          ///< the nodes are a guess, not SLURM's answer
   config::Strategy strategy = config::Strategy::hybrid_shard;
   config::PrecisionPolicy precision;
   int active = 0, spares = 0;
@@ -134,7 +135,7 @@ Plan make_plan(const config::RunConfig& config, const config::ModelShape& model,
                const config::ClusterFacts& facts, const std::vector<std::string>& nodes,
                const std::optional<std::string>& batch_host);
 
-constexpr int plan_schema_version = 10;
+constexpr int plan_schema_version = 11;
 nlohmann::json to_json(const Plan& plan);
 /// Throws Error (runtime) naming what is missing or of another schema version.
 Plan plan_from_json(const nlohmann::json& json);

@@ -64,6 +64,7 @@ json to_json(const Plan& p) {
       {"job", p.job},
       {"cluster", p.cluster},
       {"model", {{"name", p.model}, {"parameters", p.parameters}}},
+      {"program", p.program},
       {"image", p.image},
       {"hypothetical", p.hypothetical},
       {"active", p.active},
@@ -143,6 +144,7 @@ Plan plan_from_json(const json& j) {
     p.cluster = j.at("cluster");
     p.model = j.at("model").at("name");
     p.parameters = j.at("model").at("parameters");
+    p.program = j.at("program").get<std::vector<std::string>>();
     p.image = j.at("image");
     p.hypothetical = j.at("hypothetical");
     p.active = j.at("active");

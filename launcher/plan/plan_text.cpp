@@ -174,12 +174,22 @@ std::string leaders(const Plan& p) {
   return out + (p.leaders.size() > shown ? fmt::format(", then {} more", p.leaders.size() - shown) : "");
 }
 
+std::string rest_of(const Plan& p) {
+  std::string out = paragraph("spares gone", p.when_short);
+  out += paragraph("leader", {leaders(p)});
+  std::vector<std::string> environment;
+  for (const auto& entry : p.environment) environment.push_back(printable(entry));
+  out += paragraph("environment", environment);
+  return out + paragraph("warning", p.warnings);
+}
+
 }  // namespace
 
 std::string to_text(const Plan& p) {
-  std::string out = fmt::format("{}: {} on {}, {} + {}, {}\n\n", printable(p.job), printable(p.model),
-                                printable(p.cluster), count_text(p.active, "active node"),
-                                count_text(p.spares, "spare"), count_text(p.world(), "rank"));
+  std::string out = fmt::format("{}: {} on {}, {} + {}, {}\n\n", printable(p.job),
+                                p.program.empty() ? printable(p.model) : "a program", printable(p.cluster),
+                                count_text(p.active, "active node"), count_text(p.spares, "spare"),
+                                count_text(p.world(), "rank"));
   out += node_table(p);
   if (p.hypothetical)
     out += "  (a hypothesis: SLURM picks the nodes, and the leader plans again with those)\n";
@@ -187,6 +197,12 @@ std::string to_text(const Plan& p) {
   if (!p.image.empty())
     out +=
         paragraph("image", {printable(p.image) + ": agents and ranks run in it, the batch script does not"});
+  if (!p.program.empty()) {
+    out += paragraph("program", p.program);
+    out += paragraph("survives", survives(p));
+    out += rest_of(p);
+    return out;
+  }
   out += paragraph("model", {grouped_text(p.parameters) + " parameters, " + precision(p.precision)});
   out += paragraph("sharding", sharding(p));
   const std::int64_t tokens = std::int64_t{p.global_batch} * p.sequence;
@@ -197,13 +213,7 @@ std::string to_text(const Plan& p) {
   out += paragraph("checkpoint", checkpoint(p));
   out += paragraph("node memory", host_memory_says(p.host));
   out += paragraph("survives", survives(p));
-  out += paragraph("spares gone", p.when_short);
-  out += paragraph("leader", {leaders(p)});
-  std::vector<std::string> environment;
-  for (const auto& entry : p.environment) environment.push_back(printable(entry));
-  out += paragraph("environment", environment);
-  out += paragraph("warning", p.warnings);
-  return out;
+  return out + rest_of(p);
 }
 
 std::string rank_table(const Plan& p) {

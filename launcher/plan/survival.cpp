@@ -7,6 +7,7 @@
 
 #include "launcher/plan/units.hpp"
 #include "src/base/units.hpp"
+#include "src/config/load.hpp"
 #include "src/config/snapshot_buffers.hpp"
 
 namespace holdfast::launcher {
@@ -64,12 +65,49 @@ LocalPlan local_plan_of(const Plan& plan, const config::RunConfig& config) {
   return out;
 }
 
+std::vector<std::string> program_says(const config::RunConfig& config) {
+  using config::RankKind;
+  if (config::own_trainer(config.rank)) return {};
+  std::vector<std::string> out = {fmt::format("{}", fmt::join(config.rank.command, " "))};
+  const std::string plain = fmt::format(
+      "ctl stop sends SIGTERM and gives it checkpoint.drain_s = {} s; save, pause and evict are refused",
+      config.checkpoint.drain_s);
+  switch (config.rank.kind) {
+    case RankKind::client:
+      out.push_back(
+          "it speaks to its agents: its steps, hangs and saves are known, and it follows all orders");
+      break;
+    case RankKind::sigterm:
+      out.push_back("it saves on SIGTERM, and its steps, hangs and saves are not known");
+      out.push_back(fmt::format(
+          "ctl stop and evict send SIGTERM and give it checkpoint.drain_s = {} s; save and pause are refused",
+          config.checkpoint.drain_s));
+      break;
+    case RankKind::automatic:
+      out.push_back("until it speaks to its agents, its steps, hangs and saves are not known");
+      out.push_back(plain);
+      break;
+    case RankKind::plain:
+      out.push_back("its steps, hangs and saves are not known");
+      out.push_back(plain);
+      break;
+  }
+  return out;
+}
+
 Survival survival_of(const Plan& plan, const config::RunConfig& config, const config::ClusterFacts& facts) {
   Survival s;
   const LocalPlan& local = plan.local;
   s.nodes_lost = plan.spares;
   if (facts.node_mttf_hours > 0) s.hours_between_losses = facts.node_mttf_hours / plan.active;
 
+  s.says.push_back(plan.spares == 0
+                       ? "no lost node within the job: there are no spares"
+                       : count_text(plan.spares, "lost node") + ", one after another or at once");
+  if (!config::own_trainer(config.rank)) {
+    s.says.push_back("what the program has done since it saved last is done again after each loss");
+    return s;
+  }
   const bool on = !local.folder.empty();
   const int held_on = nodes_of_a_piece(plan);
   const std::string processes = "failed or hung processes, up to supervise.max_restarts",
@@ -93,9 +131,6 @@ Survival survival_of(const Plan& plan, const config::RunConfig& config, const co
   }
   s.losses.push_back(shared("the whole job", config));
 
-  s.says.push_back(plan.spares == 0
-                       ? "no lost node within the job: there are no spares"
-                       : count_text(plan.spares, "lost node") + ", one after another or at once");
   for (const SurvivedLoss& loss : s.losses) s.says.push_back(sentence(loss, config));
   return s;
 }
@@ -123,6 +158,11 @@ std::vector<std::string> when_short_says(const Plan& plan, const config::Supervi
                     duration_text(queue_s / std::max(slower - 1, 1e-3)), duration_text(queue_s)));
   else
     out.push_back(or_else);
+  if (!plan.program.empty()) {
+    out.push_back(fmt::format("on {} the program has {} in place of {}", count_text(left, "node"),
+                              count_text(left * s.ranks_per_node, "rank"), plan.world()));
+    return out;
+  }
   out.push_back(fmt::format(
       "on {} each step takes {:.2f} times as long: {} micro-batches over {}, the same bits",
       count_text(left, "node"), slower, plan.micro_batches(), count_text(left * s.ranks_per_node, "rank")));

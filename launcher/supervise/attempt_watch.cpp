@@ -137,9 +137,24 @@ int AttemptWatch::unended() const {
       std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return !r.ended; }));
 }
 
+bool AttemptWatch::others_ended(int rank) const {
+  for (int r = 0; r < world(); ++r)
+    if (r != rank && ranks_[r].ended) return true;
+  return false;
+}
+
 bool AttemptWatch::any_holds() const {
   return std::any_of(ranks_.begin(), ranks_.end(),
                      [](const Rank& r) { return r.phase == control::Phase::paused; });
+}
+
+bool AttemptWatch::any_saves() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& r) { return !r.ended && r.phase == control::Phase::checkpoint; });
+}
+
+bool AttemptWatch::any_finished() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.finished; });
 }
 
 std::optional<RankEnd> AttemptWatch::vanished(const std::vector<bool>& fresh, double now) const {

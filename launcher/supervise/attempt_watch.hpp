@@ -9,8 +9,9 @@
 // clang-format off
 //   question                           our trainer, or ranks that report        ranks that have not reported
 //   did the attempt bring it forward?  steps and checkpoints say                yes when all ranks ran for supervise.assumed_progress_s
-//   told to save, to hold, to evict    they follow                              refused: the ranks would not know
+//   told to save, to hold              they follow                              refused: the ranks would not know
 //   told to end                        they save, and end with 75               SIGTERM; obeyed when all have ended, or drain_s
+//   told to leave a node               the same                                 the same, if they save on SIGTERM (rank.kind)
 //   what was lost?                     steps since the durable one              not known
 // clang-format on
 #include <cstdint>
@@ -62,10 +63,13 @@ class AttemptWatch {
     bool one_node = true;  ///< all of them are on the first one's
   };
   std::optional<Missing> missing() const;
-  bool whole() const;            ///< every rank runs, or has ended with 0
-  bool all_exited_well() const;  ///< every rank has ended with 0
-  int unended() const;           ///< ranks whose process has not ended
-  bool any_holds() const;        ///< a rank says that it holds
+  bool whole() const;                 ///< every rank runs, or has ended with 0
+  bool all_exited_well() const;       ///< every rank has ended with 0
+  int unended() const;                ///< ranks whose process has not ended
+  bool others_ended(int rank) const;  ///< the process of another rank than this one has ended
+  bool any_holds() const;             ///< a rank says that it holds
+  bool any_saves() const;             ///< a live rank says that it writes a checkpoint
+  bool any_finished() const;          ///< a rank has said that it has done all its steps
   /// A rank that its agent, though `fresh`, has not reported for too long.
   std::optional<RankEnd> vanished(const std::vector<bool>& fresh, double now) const;
   std::int64_t highest_step() const;

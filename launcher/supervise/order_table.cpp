@@ -17,14 +17,17 @@ constexpr bool taken = true, refused = false;
 
 bool otherwise(const Facts&) { return true; }
 
-std::string unfollowed(Verb order, int drain_s) {
+std::string unfollowed(Verb order, const Facts& facts) {
+  const char* what = order == Verb::save ? "save" : order == Verb::pause ? "hold" : "save and leave";
+  const std::string signal =
+      facts.saves_on_sigterm ? fmt::format("stop sends it SIGTERM and gives it {} s to save", facts.drain_s)
+                             : fmt::format("stop sends it SIGTERM and gives it {} s", facts.drain_s);
   return fmt::format(
-      "the program does not report to its agents and would not get the order to {}; stop sends it SIGTERM "
-      "and gives it {} s",
-      order == Verb::save    ? "save"
-      : order == Verb::pause ? "hold"
-                             : "save and leave",
-      drain_s);
+      "the program does not report to its agents and would not get the order to {}; {}. Use the client "
+      "(docs/manual/any-program.md){}?",
+      what, signal,
+      order == Verb::evict && !facts.saves_on_sigterm ? ", or rank.kind = \"sigterm\" if it saves on SIGTERM"
+                                                      : "");
 }
 
 }  // namespace
@@ -44,7 +47,8 @@ const OrderTable& order_table() {
     {Verb::save,    before_end, otherwise,                                                       taken,   Deed::save,       "the state is saved after this step"},
 
     {Verb::stop,    before_end, [](const Facts& f) { return !f.stopping && !f.worth_saving; },   taken,   Deed::stop,       "the run has ended: there was nothing to save"},
-    {Verb::stop,    before_end, [](const Facts& f) { return !f.follows; },                       taken,   Deed::stop,       "the ranks get SIGTERM and {drain_s} s to save (checkpoint.drain_s), then the run ends"},
+    {Verb::stop,    before_end, [](const Facts& f) { return !f.follows && f.saves_on_sigterm; }, taken,   Deed::stop,       "the ranks get SIGTERM and {drain_s} s to save (checkpoint.drain_s), then the run ends"},
+    {Verb::stop,    before_end, [](const Facts& f) { return !f.follows; },                       taken,   Deed::stop,       "the ranks get SIGTERM and {drain_s} s (checkpoint.drain_s), then the run ends; Holdfast does not know that they save (rank.kind): what they have not saved is lost"},
     {Verb::stop,    before_end, otherwise,                                                       taken,   Deed::stop,       "the state is saved after this step, and the run ends"},
 
     {Verb::pause,   before_end, [](const Facts& f) { return f.paused; },                         taken,   Deed::nothing,    "the run is paused"},
@@ -59,10 +63,11 @@ const OrderTable& order_table() {
     {Verb::evict,   before_end, [](const Facts& f) { return f.role == Facts::Role::gone; },      taken,   Deed::nothing,    "{node} is lost or evicted already"},
     {Verb::evict,   before_end, [](const Facts& f) { return f.role == Facts::Role::leaving; },   taken,   Deed::nothing,    "{node} is leaving already"},
     {Verb::evict,   before_end, [](const Facts& f) { return f.role == Facts::Role::spare; },     taken,   Deed::evict,      "{node} is no spare any more"},
-    {Verb::evict,   before_end, [](const Facts& f) { return f.attempt_live && !f.follows; },     refused, Deed::nothing,    "{unfollowed}"},
+    {Verb::evict,   before_end, [](const Facts& f) { return f.attempt_live && !f.follows && !f.saves_on_sigterm; }, refused, Deed::nothing, "{unfollowed}"},
     {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::stop; },     refused, Deed::nothing,    "nothing could take the slot of {node} ({because}), and the run would end: use stop?"},
     {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::shrink; },   taken,   Deed::evict,      "{node} leaves when the state is saved; the run goes on, smaller"},
     {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::requeue; },  taken,   Deed::evict,      "{node} leaves when the state is saved; there is no spare, so the run goes back into the queue without it"},
+    {Verb::evict,   before_end, [](const Facts& f) { return f.attempt_live && !f.follows; },     taken,   Deed::evict,      "{node} leaves when the ranks have ended: they get SIGTERM and {drain_s} s to save; a spare takes its slot"},
     {Verb::evict,   before_end, otherwise,                                                       taken,   Deed::evict,      "{node} leaves when the state is saved; a spare takes its slot"},
   };
   return table;
@@ -74,11 +79,10 @@ OrderAnswer answer_to(Verb order, const OrderFacts& facts, const OrderTable& tab
     return r.order.value_or(order) == order && r.stages.contains(facts.stage) && r.holds(facts);
   });
   if (row == table.end()) return {};
-  return {
-      row->taken, row->deed,
-      fmt::format(fmt::runtime(row->says), fmt::arg("node", facts.node), fmt::arg("step", facts.durable_step),
-                  fmt::arg("drain_s", facts.drain_s), fmt::arg("because", facts.because),
-                  fmt::arg("unfollowed", unfollowed(order, facts.drain_s)))};
+  return {row->taken, row->deed,
+          fmt::format(fmt::runtime(row->says), fmt::arg("node", facts.node),
+                      fmt::arg("step", facts.durable_step), fmt::arg("drain_s", facts.drain_s),
+                      fmt::arg("because", facts.because), fmt::arg("unfollowed", unfollowed(order, facts)))};
 }
 
 }  // namespace holdfast::launcher

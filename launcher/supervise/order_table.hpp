@@ -15,12 +15,13 @@ namespace holdfast::launcher {
 struct OrderFacts {
   Stage stage = Stage::gathering;  ///< over: also when only the record says so
   bool attempt_live = false;
-  bool follows = true;       ///< the ranks follow orders (attempt_watch.hpp)
-  bool asked = false;        ///< they have been told to save already
-  bool saved = false;        ///< all that they have done is durable
-  bool paused = false;       ///< by an order
-  bool stopping = false;     ///< the run was told to end
-  bool worth_saving = true;  ///< the nodes hold state that the shared level has not
+  bool follows = true;            ///< the ranks follow orders (attempt_watch.hpp)
+  bool saves_on_sigterm = false;  ///< those that do not, by rank.kind
+  bool asked = false;             ///< they have been told to save already
+  bool saved = false;             ///< all that they have done is durable
+  bool paused = false;            ///< by an order
+  bool stopping = false;          ///< the run was told to end
+  bool worth_saving = true;       ///< the nodes hold state that the shared level has not
   std::int64_t durable_step = 0;
   int drain_s = 0;
   /// Of an eviction: the node, what it is now, and what the policy would do without it.
@@ -39,7 +40,8 @@ struct OrderRow {
   bool (*holds)(const OrderFacts&);
   bool taken;  ///< else it is refused
   Deed deed;
-  /// The answer, with {node}, {step}, {drain_s}, {because}, and {unfollowed}: the ranks do not follow.
+  /// The answer, with {node}, {step}, {drain_s}, {because}, and {unfollowed}: the ranks do not follow, with
+  /// what to do.
   const char* says;
 };
 /// The first row that holds gives the answer.

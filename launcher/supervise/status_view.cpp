@@ -29,6 +29,18 @@ std::vector<std::string> spares(const StatusFacts& f) {
   return out;
 }
 
+/// What another program than ours is known to do.
+std::string program(const StatusFacts& f) {
+  if (f.own_trainer) return "";
+  const bool speaks = !f.state.attempts.empty() && f.state.attempts.back().restored;
+  const char* what = speaks                               ? "it speaks to its agents"
+                     : f.kind == config::RankKind::client ? "it is to speak to its agents, and has not yet"
+                     : f.kind == config::RankKind::sigterm
+                         ? "it does not speak, and saves on SIGTERM"
+                         : "it does not speak: steps and saves are not known";
+  return fmt::format("program     {}\n", what);
+}
+
 std::string joined(const std::vector<std::string>& words, const char* none) {
   std::string text;
   for (const auto& word : words) text += (text.empty() ? "" : " ") + word;
@@ -176,13 +188,14 @@ void count_steps(StatusFacts& facts) {
 std::string status_text(const StatusFacts& f) {
   const RunState& s = f.state;
   std::string text = fmt::format("{}: {}\n", f.name, headline(f));
+  text += program(f);
   if (f.last_step) {
     const json& m = *f.last_step;
     const json loss = m.value("loss", json());
-    text +=
-        fmt::format("step        {} of {}, loss {}, {:.0f} tokens/s\n", m.value("step", std::int64_t{0}),
-                    f.steps, loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : "not a number",
-                    m.value("tokens_per_s", 0.0));
+    text += fmt::format("step        {}{}, loss {}, {:.0f} tokens/s\n", m.value("step", std::int64_t{0}),
+                        f.own_trainer ? fmt::format(" of {}", f.steps) : "",
+                        loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : "not a number",
+                        m.value("tokens_per_s", 0.0));
   }
   if (!s.attempts.empty()) {
     const auto& placed = s.attempts.back().placement;

@@ -7,6 +7,7 @@
 
 #include "launcher/supervise/roster.hpp"
 #include "launcher/supervise/run_state.hpp"
+#include "src/config/run_config.hpp"
 
 namespace holdfast::launcher {
 
@@ -15,9 +16,10 @@ struct StatusFacts {
   std::int64_t steps = 0;  ///< train.steps
   RunState state;
   int term = 0;
-  std::optional<Roster> roster;             ///< absent: `holdfast run` has not started yet
-  std::optional<nlohmann::json> last_step;  ///< last whole line of metrics.jsonl
-  bool own_trainer = true;                  ///< the ranks are holdfast-train
+  std::optional<Roster> roster;                         ///< absent: `holdfast run` has not started yet
+  std::optional<nlohmann::json> last_step;              ///< last whole line of metrics.jsonl
+  bool own_trainer = true;                              ///< the ranks are holdfast-train
+  config::RankKind kind = config::RankKind::automatic;  ///< of another program
 };
 
 /// Adds the time until the last step to the account of a run that is not over: hours may pass without an

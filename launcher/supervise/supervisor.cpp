@@ -88,10 +88,11 @@ std::optional<Failure> Supervisor::found(Trigger trigger) {
   };
   switch (trigger) {
     case Trigger::drain_overdue:
-      return when(stopping() && unix_now() >= state_.drain->at + drain_s_);
+      return when(stopping() && unix_now() >= state_.drain->at + drain_s_ &&
+                  !saves_on(state_.drain->for_good, state_.drain->at));
     case Trigger::eviction_overdue:
       if (!state_.evicting_since || stopping() || failures_.pending() ||
-          unix_now() < *state_.evicting_since + drain_s_)
+          unix_now() < *state_.evicting_since + drain_s_ || saves_on(true, *state_.evicting_since))
         return std::nullopt;
       return eviction(
           state_, roster_,
@@ -118,9 +119,9 @@ std::optional<Failure> Supervisor::found(Trigger trigger) {
       return when(now_ >= launch_at_ &&
                   all_placed([this](int n) { return nodes_.has_cleared(n, attempt()); }));
     case Trigger::signalled_ended:
-      return when(signalled() && stopping() && attempt_.unended() == 0);
+      return when((signalled() || ended_on_order()) && stopping() && attempt_.unended() == 0);
     case Trigger::signalled_left:
-      if (!signalled() || stopping() || attempt_.unended() > 0) return std::nullopt;
+      if (!(signalled() || ended_on_order()) || stopping() || attempt_.unended() > 0) return std::nullopt;
       return eviction(state_, roster_, "the ranks have ended");
     case Trigger::signalled_run:
       return when(signalled());

@@ -36,6 +36,7 @@ struct RunFacts {
   Shrinking shrinking;
   /// The ranks are holdfast-train, which reports to its agent. Another program may, or may not.
   bool own_trainer = true;
+  bool saves_on_sigterm = false;  ///< another program, of that kind
 };
 RunFacts run_facts_of(const config::RunConfig& resolved);
 
@@ -87,6 +88,8 @@ class Supervisor {
   const std::vector<int>& placement() const { return attempt_.placement(); }
   /// Ranks of this attempt, or of the one that is being planned.
   int world() const { return attempt_.world(); }
+  /// RunState::asked_of_ranks(), with its deadline.
+  std::optional<control::Drain> asked_of_ranks() const;
 
  private:
   // supervisor.cpp: what is found in a stage, and what follows
@@ -120,6 +123,9 @@ class Supervisor {
   void tell_ranks();
 
   // supervisor_effects.cpp: what the parts and the record say together
+  bool leaves_on_order() const;
+  bool ended_on_order() const;
+  bool saves_on(bool by_order, double since) const;
   const std::string& name(int node) const { return roster_.nodes[node].name; }
   double unix_now() const { return now_ + unix_offset_; }
   bool lost(int node) const { return state_.lost.contains(name(node)); }

@@ -146,7 +146,7 @@ void Supervisor::record_slow_ranks() {
 }
 
 void Supervisor::tell_ranks() {
-  if (const auto asked = state_.asked_of_ranks()) {
+  if (const auto asked = asked_of_ranks()) {
     if (state_.paused && asked->stop) actions_.push_back(PauseRanks{false});
     actions_.push_back(TellRanks{*asked});
   }
@@ -171,6 +171,31 @@ bool Supervisor::signalled() const {
   const auto asked = state_.asked_of_ranks();
   // They have not been told to leave a node when the attempt was about to end anyway (evict()).
   return asked && asked->stop && (stopping() || !failures_.pending());
+}
+
+/// All ranks of another program than ours have ended because they were told to. They may have saved at
+/// different times, and end with 75 or with 0; with 0 the run is not done, where none of them has said so.
+bool Supervisor::ended_on_order() const {
+  return leaves_on_order() && attempt_.unended() == 0 && !failures_.pending() && !attempt_.any_finished();
+}
+
+bool Supervisor::leaves_on_order() const {
+  const auto asked = state_.asked_of_ranks();
+  return !facts_.own_trainer && state_.attempt_live() && asked && asked->stop;
+}
+
+/// Ranks that are saving get more time than drain_s, where nothing but an order ends them: SLURM would not
+/// wait. A save that does not come to its end is a hang.
+bool Supervisor::saves_on(bool by_order, double since) const {
+  return by_order && ranks_hear() && attempt_.any_saves() && unix_now() < since + limits_.step_s;
+}
+
+std::optional<control::Drain> Supervisor::asked_of_ranks() const {
+  auto asked = state_.asked_of_ranks();
+  if (!asked || !asked->stop) return asked;
+  const double since = stopping() ? state_.drain->at : state_.evicting_since.value_or(state_.last_at);
+  asked->until = static_cast<std::int64_t>(since) + drain_s_;
+  return asked;
 }
 
 bool Supervisor::worth_saving() const {

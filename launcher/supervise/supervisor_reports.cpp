@@ -91,6 +91,10 @@ void Supervisor::rank_exited(int node, const control::RankExited& what) {
 /// ranks that save alone take different times: none gets less time because another has ended.
 void Supervisor::take_end(RankEnd end) {
   if (signalled()) return;
+  // The others save, too; what they end with when the first have left says little.
+  if (leaves_on_order() && !failures_.pending() &&
+      (end.status == static_cast<int>(Exit::transient) || attempt_.others_ended(end.rank)))
+    return;
   Failure failure;
   failure.kind = Failure::Kind::rank_exited;
   failure.node = end.node;
@@ -190,6 +194,7 @@ OrderFacts Supervisor::facts_for(const control::Order& what) const {
   facts.stage = state_.outcome ? Stage::over : stage_;
   facts.attempt_live = state_.attempt_live();
   facts.follows = attempt_.follows();
+  facts.saves_on_sigterm = facts_.saves_on_sigterm;
   facts.asked = state_.asked_of_ranks().has_value();
   // Ranks that have not loaded their state yet may find a newer one in the memory of their nodes.
   facts.saved = facts.attempt_live && state_.attempts.back().restored && state_.durable_step > 0 &&

@@ -31,6 +31,8 @@ struct RunDir {
   std::filesystem::path terms() const { return path / "term"; }  ///< NNNN, created O_EXCL by who leads
   std::filesystem::path events() const { return path / "events"; }  ///< NNNN.jsonl: one file per term
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
+  /// What a program with the client reports, by the agent of rank 0.
+  std::filesystem::path reported_metrics() const { return logs() / "metrics.jsonl"; }
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
   /// Steps that have a checkpoint, of a run without agents; under agents the events say it.
   std::filesystem::path durable() const { return path / "durable.json"; }

@@ -126,6 +126,9 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("rank.launch", &C::rank, &Rank::launch,
         "do agents serve PMIx to it? mpi: yes; direct: no; auto: if it is holdfast-train",
         one_of({"auto", "mpi", "direct"}));
+  t.add("rank.kind", &C::rank, &Rank::kind,
+        "client: it speaks to its agent; sigterm: it saves on SIGTERM and ends; plain: neither; auto: plain, "
+        "unless it speaks");
   t.add("rank.environment", &C::rank, &Rank::environment, "\"NAME=value\" added for every rank");
 
   t.add("supervise.heartbeat_ms", &C::supervise, &Supervise::heartbeat_ms,

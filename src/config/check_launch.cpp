@@ -87,6 +87,8 @@ void check_container(const Container& c) {
 void check_rank(const Rank& r) {
   if (r.command.empty() || r.command.front().empty())
     refuse("rank.command is empty", "a rank needs a program", "Leave it out for holdfast-train?");
+  if (own_trainer(r) && r.kind != RankKind::automatic)
+    refuse("rank.kind is for other programs", "holdfast-train always speaks to its agent", "Leave it out?");
   for (const auto& entry : r.environment) {
     const auto equals = entry.find('=');
     if (equals == std::string::npos || equals == 0)

@@ -92,6 +92,12 @@ const std::vector<std::string>& names_of<WhenShort>() {
 }
 
 template <>
+const std::vector<std::string>& names_of<RankKind>() {
+  static const std::vector<std::string> names = {"auto", "client", "sigterm", "plain"};
+  return names;
+}
+
+template <>
 const std::vector<std::string>& names_of<ContainerRuntime>() {
   static const std::vector<std::string> names = {"pyxis", "apptainer"};
   return names;
@@ -126,6 +132,7 @@ template const std::string& name_of(ReadBack);
 template const std::string& name_of(Partner);
 template const std::string& name_of(WhenShort);
 template const std::string& name_of(OnStraggler);
+template const std::string& name_of(RankKind);
 template const std::string& name_of(ContainerRuntime);
 template std::optional<Strategy> choice_called(const std::string&);
 template std::optional<Precision> choice_called(const std::string&);
@@ -143,6 +150,7 @@ template std::optional<ReadBack> choice_called(const std::string&);
 template std::optional<Partner> choice_called(const std::string&);
 template std::optional<WhenShort> choice_called(const std::string&);
 template std::optional<OnStraggler> choice_called(const std::string&);
+template std::optional<RankKind> choice_called(const std::string&);
 template std::optional<ContainerRuntime> choice_called(const std::string&);
 
 }  // namespace holdfast::config

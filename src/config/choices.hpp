@@ -1,7 +1,7 @@
 #pragma once
 // The enums of run_config.hpp as files spell them. For Strategy, Precision, Products, Scaling,
 // ActivationCheckpointing, Schedule, GuardAction, Device, Offload, Base, Interval, WhenBusy, ReadBack,
-// Partner, OnStraggler, WhenShort, ContainerRuntime.
+// Partner, OnStraggler, WhenShort, RankKind, ContainerRuntime.
 #include <optional>
 #include <string>
 #include <vector>

@@ -29,6 +29,9 @@ enum class OnStraggler { report, substitute };
 /// Spares have run out: shrink by a replica or go back into the queue, whichever `plan` says costs less; or
 /// always the one, where it is possible; or end with Exit::out_of_spares.
 enum class WhenShort { automatic, shrink, requeue, stop };
+/// What the program of a rank does beside training: it uses the client and so speaks to its agent; it saves
+/// when it gets SIGTERM, and then ends; neither. Automatic: as a plain one, until it speaks.
+enum class RankKind { automatic, client, sigterm, plain };
 /// What puts the step of the agents into an image.
 enum class ContainerRuntime { pyxis, apptainer };
 
@@ -78,6 +81,7 @@ struct Rank {
   std::vector<std::string> command = {"holdfast-train"};  ///< argument list; not evaluated by a shell
   std::string launch = "auto";  ///< mpi: its agents serve PMIx to it; direct: it has no MPI; auto: mpi for
                                 ///< holdfast-train, else direct
+  RankKind kind = RankKind::automatic;   ///< what may be promised of it; holdfast-train always speaks
   std::vector<std::string> environment;  ///< "NAME=value" added for every rank
   bool operator==(const Rank&) const = default;
 };

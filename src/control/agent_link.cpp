@@ -11,7 +11,6 @@
 
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
-#include "src/base/run_dir.hpp"
 #include "src/control/channel.hpp"
 #include "src/control/message.hpp"
 
@@ -24,7 +23,7 @@ constexpr Millis redial_pause{100};
 class AgentLink final : public RankLink {
  public:
   explicit AgentLink(const RankEnv& place)
-      : place_(place), secret_(read_secret(RunDir{place.run_dir}.secret())) {
+      : place_(place), key_(read_secret(place.key_file, "the key of this rank")) {
     thread_ = std::thread([this] { serve(); });
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::seconds(10), [this] { return connected_; })) {
@@ -126,9 +125,12 @@ class AgentLink final : public RankLink {
   }
 
   void connect() {
-    channel_ = dial(loop_, place_.agent_socket, secret_, Millis(2000),
-                    {[this] { opened(); }, [this](std::string_view line) { take(line); },
-                     [this](const std::string& why) { lost(why); }});
+    channel_ = loop_.dial({place_.agent_socket,
+                           key_,
+                           Millis(2000),
+                           {[this] { opened(); }, [this](std::string_view line) { take(line); },
+                            [this](const std::string& why) { lost(why); }},
+                           RankId{place_.rank, place_.attempt}});
   }
 
   void opened() {
@@ -194,7 +196,7 @@ class AgentLink final : public RankLink {
   }
 
   const RankEnv place_;
-  const Key secret_;
+  const Key key_;
   RealLoop loop_;
   std::atomic<std::int64_t> step_{-1};
   std::atomic<Phase> phase_{Phase::starting};

@@ -38,6 +38,8 @@ class Channel {
   /// Sends the queued messages, then closes. No handler is called afterwards.
   virtual void close() = 0;
   virtual bool open() const = 0;
+  /// The rank whose key the other end has proved to know; nothing: it knows the run's secret.
+  virtual std::optional<RankId> proved_rank() const { return std::nullopt; }
   /// Over TCP: seconds since the kernel of the other end last acknowledged anything. It is asked once a
   /// second, and answers while no process there reads. Nothing while not connected.
   virtual std::optional<double> unacknowledged_s() const { return std::nullopt; }
@@ -49,6 +51,7 @@ struct Call {
   Key secret;
   Millis limit;
   Channel::Handlers handlers;
+  std::optional<RankId> as = {};  ///< `secret` is the key of this rank; of a Unix socket only
 };
 /// Connects within `limit`, else calls closed(why). The channel lives as long as the caller holds it; no
 /// handler is called after that. Of several addresses and ports the first is taken where the other end knows
@@ -63,7 +66,7 @@ bool nobody_listens(const std::string& why);
 /// The whole of it where all refused the connection.
 std::string refusal();
 
-/// Where Loop::listen() accepts connections, whose other ends know the secret.
+/// Where Loop::listen() accepts connections, whose other ends know the secret or the key of a rank.
 struct Port {
   Address address;
   Key secret;

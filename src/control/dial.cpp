@@ -232,7 +232,8 @@ ChannelPtr RealLoop::dial(Call call) {
     channel->begin(call.limit);
     return channel;
   }
-  auto channel = std::make_shared<SocketChannel>(inside().context, Session::End::client, call.secret);
+  auto channel =
+      std::make_shared<SocketChannel>(inside().context, Session::End::client, call.secret, call.as);
   channel->handle(std::move(call.handlers));
   channel->start_timer(call.limit, "no connection in time");
   try {

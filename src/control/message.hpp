@@ -39,6 +39,13 @@ struct RankProgress {
   /// Number of phases begun so far. A rank that is twice seen in one phase may have left it in between.
   std::int64_t moves = 0;
 };
+/// Of the newest step of rank 0 of a program with the client; its agent writes them down.
+struct RankMetrics {
+  int rank = -1, attempt = 0;
+  std::int64_t step = 0;
+  double loss = 0;          ///< may be no number
+  std::int64_t tokens = 0;  ///< consumed by the run
+};
 struct RankRestored {
   int rank = -1, attempt = 0;
   Restored from;
@@ -253,11 +260,11 @@ struct Answer {
 
 /// All there are.
 using Message =
-    std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, NodeVotes, RankFinished,
-                 RankFailed, RankExited, RankFlight, RankDoubt, Taken, CommitOutcome, Pause, Inject, PmixRank,
-                 PmixFence, PmixFenced, PmixQuestion, PmixPublished, PmixRepeat, Beat, LeaderBeat, Clear,
-                 Cleared, StartRanks, NodeSigns, NodeHealth, CheckNode, DumpStacks, Stacks, Finish, Drain,
-                 Order, OrderTaken, Answer>;
+    std::variant<Hello, RankStarted, RankProgress, RankMetrics, RankRestored, RankVote, NodeVotes,
+                 RankFinished, RankFailed, RankExited, RankFlight, RankDoubt, Taken, CommitOutcome, Pause,
+                 Inject, PmixRank, PmixFence, PmixFenced, PmixQuestion, PmixPublished, PmixRepeat, Beat,
+                 LeaderBeat, Clear, Cleared, StartRanks, NodeSigns, NodeHealth, CheckNode, DumpStacks, Stacks,
+                 Finish, Drain, Order, OrderTaken, Answer>;
 
 // What each end may be sent. decode() refuses whatever else comes, and the receiver visits every alternative.
 using AgentToLeader = std::variant<Beat, Cleared, RankStarted, RankRestored, NodeVotes, RankDoubt, RankFlight,
@@ -265,7 +272,8 @@ using AgentToLeader = std::variant<Beat, Cleared, RankStarted, RankRestored, Nod
                                    PmixPublished, NodeSigns, NodeHealth, Stacks, Drain, Order>;
 using LeaderToAgent = std::variant<LeaderBeat, Clear, StartRanks, PmixFenced, PmixQuestion, PmixPublished,
                                    CommitOutcome, Drain, Pause, CheckNode, DumpStacks, OrderTaken, Finish>;
-using RankToAgent = std::variant<RankProgress, RankRestored, RankVote, RankDoubt, RankFinished, RankFailed>;
+using RankToAgent =
+    std::variant<RankProgress, RankMetrics, RankRestored, RankVote, RankDoubt, RankFinished, RankFailed>;
 using PmixToAgent = std::variant<PmixRank, PmixFence, PmixQuestion, PmixPublished>;
 using AgentToPmix = std::variant<PmixFenced, PmixQuestion, PmixPublished, PmixRepeat>;
 using AgentToRank = std::variant<CommitOutcome, Drain, Pause, Inject, Taken>;

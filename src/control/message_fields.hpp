@@ -95,6 +95,16 @@ void fields(auto& f, Is<RankProgress> auto& m) {
 }
 
 template <>
+inline constexpr const char* name_on_wire<RankMetrics> = "metrics";
+void fields(auto& f, Is<RankMetrics> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("step", m.step, a_step);
+  f("loss", m.loss, Measurement{});
+  f("tokens", m.tokens, Range{0, INT64_MAX});
+}
+
+template <>
 inline constexpr const char* name_on_wire<RankRestored> = "restored";
 void fields(auto& f, Is<RankRestored> auto& m) {
   f("rank", m.rank, a_rank);
@@ -192,6 +202,7 @@ inline constexpr const char* name_on_wire<Drain> = "drain";
 void fields(auto& f, Is<Drain> auto& m) {
   f("stop", m.stop, Flag{});
   f("reason", m.reason, a_text);
+  f("until", m.until, a_span);
 }
 
 template <>

@@ -40,6 +40,8 @@ struct Restored {
 struct Drain {
   bool stop = false;   ///< then the run ends with Exit::transient, to be continued by the next job
   std::string reason;  ///< "SIGTERM", "60 s before the time limit", "the batch host was lost"
+  /// Unix seconds at which those that have not ended are killed, in an order to ranks; 0: not said.
+  std::int64_t until = 0;
   bool operator==(const Drain&) const = default;
 };
 

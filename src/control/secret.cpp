@@ -28,6 +28,10 @@ Key mac(const Key& key, std::string_view text) {
   return out;
 }
 
+Key rank_key(const Key& secret, const RankId& of) {
+  return mac(secret, "rank " + std::to_string(of.rank) + " of attempt " + std::to_string(of.attempt));
+}
+
 bool same(const Key& a, const Key& b) { return sodium_memcmp(a.data(), b.data(), a.size()) == 0; }
 
 std::string to_hex(const Key& key) {
@@ -53,18 +57,19 @@ bool from_hex(std::string_view text, Key& key) {
   return true;
 }
 
-Key read_secret(const std::filesystem::path& file) {
+Key read_secret(const std::filesystem::path& file, const std::string& what) {
   struct stat facts {};
   if (::stat(file.c_str(), &facts) != 0)
-    throw system_error("cannot read the run's secret " + file.string(), errno);
+    throw system_error("cannot read " + what + " " + file.string(), errno);
   if (facts.st_mode & 077)
-    throw Error(Exit::usage, "the run's secret " + file.string() + " can be read by others",
-                "anyone who reads it commands the run", "chmod 600 it, or start in a new run directory");
+    throw Error(Exit::usage, what + " " + file.string() + " can be read by others",
+                "anyone who reads it can speak to the run's agents",
+                "chmod 600 it, or start in a new run directory");
   std::string text = files::read_text(file);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   Key key;
   if (!from_hex(text, key))
-    throw Error(Exit::usage, "the run's secret " + file.string() + " is damaged", "it is not 64 hex digits");
+    throw Error(Exit::usage, what + " " + file.string() + " is damaged", "it is not 64 hex digits");
   return key;
 }
 

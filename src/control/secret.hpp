@@ -1,5 +1,6 @@
 #pragma once
-// The 256-bit secret of a run: a user who can read it can connect to the run's agents.
+// The 256-bit secret of a run: a user who can read it can connect to the run's agents. And keys that follow
+// from it.
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -10,9 +11,17 @@ namespace holdfast::control {
 
 using Key = std::array<unsigned char, 32>;
 
-/// Reads 64 hex digits; an Error when the file is missing, malformed, or readable by anyone but its owner.
-Key read_secret(const std::filesystem::path& file);
+/// Reads 64 hex digits (`what`: whose they are, for errors); an Error when the file is missing, malformed, or
+/// readable by anyone but its owner.
+Key read_secret(const std::filesystem::path& file, const std::string& what = "the run's secret");
 Key random_key();
+/// Whom a key of its own belongs to.
+struct RankId {
+  int rank = -1, attempt = 0;
+  bool operator==(const RankId&) const = default;
+};
+/// What a rank proves itself with in place of the run's secret, which does not follow from it.
+Key rank_key(const Key& secret, const RankId& of);
 /// HMAC-SHA-512-256 (libsodium crypto_auth) of `text` under `key`.
 Key mac(const Key& key, std::string_view text);
 bool same(const Key& a, const Key& b);  ///< in constant time

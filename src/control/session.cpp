@@ -10,19 +10,29 @@ std::string text_field(const json& j, const char* name) {
   const auto it = j.is_object() ? j.find(name) : j.end();
   return it != j.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
+std::optional<std::int64_t> number_field(const json& j, const char* name) {
+  const auto it = j.find(name);
+  return it != j.end() && it->is_number_integer() ? std::optional(it->get<std::int64_t>()) : std::nullopt;
+}
+std::string another_version(std::int64_t theirs) {
+  return "the other end speaks version " + std::to_string(theirs) + " of the protocol, and this one " +
+         std::to_string(oldest_protocol_version) + " to " + std::to_string(protocol_version);
+}
 bool proves(const std::string& given, const std::string& wanted) {
   Key a{}, b{};
   return from_hex(given, a) && from_hex(wanted, b) && same(a, b);
 }
 }  // namespace
 
-Session::Session(End end, const Key& secret) : end_(end), secret_(secret) {
+Session::Session(End end, const Key& secret, std::optional<RankId> as)
+    : end_(end), secret_(secret), rank_(as) {
   (end == End::server ? server_nonce_ : client_nonce_) = to_hex(random_key());
 }
 
 std::optional<std::string> Session::opening() const {
   if (end_ == End::client) return std::nullopt;
-  return json{{"holdfast", protocol_version}, {"nonce", server_nonce_}}.dump();
+  return json{{"holdfast", protocol_version}, {"oldest", oldest_protocol_version}, {"nonce", server_nonce_}}
+      .dump();
 }
 
 std::string Session::proof(const char* whose) const {
@@ -40,12 +50,15 @@ bool Session::handshake(std::string_view line, std::optional<std::string>& answe
   if (j.is_discarded() || !j.is_object()) return why = "the other end does not speak this protocol", false;
   Key nonce{};
   if (end_ == End::client && server_nonce_.empty()) {
-    const auto version = j.find("holdfast");
-    if (version == j.end() || !version->is_number_integer() || *version != protocol_version)
-      return why = "the other end speaks another version of the protocol", false;
+    const auto version = number_field(j, "holdfast");
+    if (!version) return why = "the other end does not speak this protocol", false;
+    if (*version < oldest_protocol_version || number_field(j, "oldest").value_or(*version) > protocol_version)
+      return why = another_version(*version), false;
     server_nonce_ = text_field(j, "nonce");
     if (!from_hex(server_nonce_, nonce)) return why = "the other end sent a malformed challenge", false;
-    answer = json{{"nonce", client_nonce_}, {"proof", proof("client")}}.dump();
+    json mine = {{"holdfast", protocol_version}, {"nonce", client_nonce_}, {"proof", proof("client")}};
+    if (rank_) mine["rank"] = rank_->rank, mine["attempt"] = rank_->attempt;
+    answer = mine.dump();
     return true;
   }
   if (end_ == End::client) {
@@ -53,6 +66,15 @@ bool Session::handshake(std::string_view line, std::optional<std::string>& answe
       return why = "the agent does not know this run's secret", false;
     establish();
     return true;
+  }
+  const auto version = number_field(j, "holdfast").value_or(1);
+  if (version < oldest_protocol_version) return why = another_version(version), false;
+  if (j.contains("rank") || j.contains("attempt")) {
+    const auto rank = number_field(j, "rank"), attempt = number_field(j, "attempt");
+    if (!rank || !attempt || *rank < 0 || *attempt < 0 || *rank > INT32_MAX || *attempt > INT32_MAX)
+      return why = "the other end does not say which rank it is", false;
+    rank_ = RankId{static_cast<int>(*rank), static_cast<int>(*attempt)};
+    secret_ = rank_key(secret_, *rank_);
   }
   client_nonce_ = text_field(j, "nonce");
   if (!from_hex(client_nonce_, nonce)) return why = "the other end sent a malformed nonce", false;

@@ -18,11 +18,12 @@ using Socket = asio::generic::stream_protocol::socket;
 
 class SocketChannel final : public Channel, public std::enable_shared_from_this<SocketChannel> {
  public:
-  SocketChannel(asio::io_context& context, Session::End end, const Key& secret)
-      : socket_(context), timer_(context), session_(end, secret) {}
+  SocketChannel(asio::io_context& context, Session::End end, const Key& secret, std::optional<RankId> as = {})
+      : socket_(context), timer_(context), session_(end, secret, as) {}
 
   void handle(Handlers handlers) override { handlers_ = std::move(handlers); }
   bool open() const override { return session_.established() && !closed_; }
+  std::optional<RankId> proved_rank() const override { return session_.proved_rank(); }
   std::optional<double> unacknowledged_s() const override {
     tcp_info info{};
     socklen_t size = sizeof info;

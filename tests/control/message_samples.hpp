@@ -31,6 +31,10 @@ inline const std::vector<std::pair<Message, std::string>>& samples() {
       {RankStarted{5, 2, 99}, R"({"m":"rank_started","rank":5,"attempt":2,"pid":99})"},
       {RankProgress{5, 2, -1, Phase::collective},
        R"({"m":"progress","rank":5,"attempt":2,"step":-1,"phase":"collective","compute_us":0,"moves":0})"},
+      {RankMetrics{0, 2, 8, 2.5, 1000},
+       R"({"m":"metrics","rank":0,"attempt":2,"step":8,"loss":2.5,"tokens":1000})"},
+      {RankMetrics{0, 2, 9, std::nan(""), 1000},
+       R"({"m":"metrics","rank":0,"attempt":2,"step":9,"loss":null,"tokens":1000})"},
       {RankRestored{0, 2, {400, "shared", "00ff", "step 500 is damaged"}},
        R"({"m":"restored","rank":0,"attempt":2,"step":400,"level":"shared","digest":"00ff","note":"step 500 is damaged"})"},
       {RankVote{1, 2, 400, true, R"({"a":"b\n"})", 1500},
@@ -93,7 +97,8 @@ inline const std::vector<std::pair<Message, std::string>>& samples() {
        "\t"
        "YWI="},
       {PmixRepeat{}, R"({"m":"pmix_repeat"})"},
-      {Drain{true, "SIGTERM"}, R"({"m":"drain","stop":true,"reason":"SIGTERM"})"},
+      {Drain{true, "SIGTERM", 1764086400},
+       R"({"m":"drain","stop":true,"reason":"SIGTERM","until":1764086400})"},
       {Finish{5}, R"({"m":"finish","exit_code":5})"},
       {Answer{true, 3, 2400}, R"({"m":"answer","grant":true,"term":3,"leader_age_ms":2400})"},
   };

@@ -98,9 +98,9 @@ TEST(Message, EveryPhaseRoleVerbAndFitness) {
 }
 
 /// The type of a field: a whole number between bounds, a text up to a length, a list up to a length, a
-/// name, a boolean.
+/// name, a boolean; a measurement is any number, or null.
 struct Field {
-  enum class Kind { number, real, text, list, name, truth, object } kind;
+  enum class Kind { number, real, measurement, text, list, name, truth, object } kind;
   std::int64_t low = 0, high = 0;
 };
 const Field rank_field{Field::Kind::number, 0, 1 << 20}, count{Field::Kind::number, 0, INT32_MAX},
@@ -127,6 +127,12 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
         {"phase", name},
         {"compute_us", number(0, std::int64_t{1} << 53)},
         {"moves", number(0, std::int64_t{1} << 53)}}},
+      {"metrics",
+       {{"rank", rank_field},
+        {"attempt", count},
+        {"step", step},
+        {"loss", {Field::Kind::measurement}},
+        {"tokens", number(0, INT64_MAX)}}},
       {"restored",
        {{"rank", rank_field},
         {"attempt", count},
@@ -197,7 +203,7 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
         {"status", number(INT32_MIN, INT32_MAX)}}},
       {"pmix_repeat", {}},
       {"finish", {{"exit_code", number(0, 255)}}},
-      {"drain", {{"stop", truth}, {"reason", text(3 * 4096)}}},
+      {"drain", {{"stop", truth}, {"reason", text(3 * 4096)}, {"until", number(0, std::int64_t{1} << 53)}}},
       {"answer", {{"grant", truth}, {"term", count}, {"leader_age_ms", number(-1, INT64_MAX)}}},
   };
   return all;
@@ -233,6 +239,12 @@ TEST(Message, EveryFieldHasItsBounds) {
       json without = good;
       without.erase(field);
       EXPECT_EQ(refusal(line_of(without)), field + " is missing");
+      if (f.kind == Field::Kind::measurement) {
+        for (const json& value : {json(nullptr), json(-1.5), json(1e300)}) expect_taken(good, field, value);
+        for (const json& value : {json(true), json("1"), json::array({1}), json{{"a", 1}}})
+          expect_refused(good, field, value);
+        continue;
+      }
       if (f.kind != Field::Kind::object) expect_refused(good, field, nullptr);
       if (f.kind != Field::Kind::object) expect_refused(good, field, {{"a", 1}});
       if (f.kind != Field::Kind::list) expect_refused(good, field, json::array({1}));
@@ -279,6 +291,7 @@ TEST(Message, EveryFieldHasItsBounds) {
         case Field::Kind::truth:
           expect_refused(good, field, 1);
           break;
+        case Field::Kind::measurement:
         case Field::Kind::object:
           break;
       }

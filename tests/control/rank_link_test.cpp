@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/error.hpp"
-#include "src/base/run_dir.hpp"
+#include "src/base/files.hpp"
 #include "src/control/message.hpp"
 #include "tests/control/loop_thread.hpp"
 
@@ -54,12 +54,13 @@ class RankLinkTest : public testing::Test {
   RankLinkTest() {
     const Key key = random_key();
     secret = key;
-    files::create_exclusively(RunDir{folder.path}.secret(), to_hex(key) + "\n");
     place.rank = 3, place.world = 4, place.local_rank = 1, place.ranks_per_node = 2, place.term = 2,
     place.attempt = 5;
     place.node = "dgx001";
     place.run_dir = folder.path;
     place.agent_socket = folder.path / "agent.sock";
+    place.key_file = folder.path / "key";
+    files::create_exclusively(place.key_file, to_hex(rank_key(key, {3, 5})) + "\n");
     start_agent();
   }
   ~RankLinkTest() override {
@@ -103,6 +104,7 @@ TEST_F(RankLinkTest, SaysWhoItIsAndHowFarItHasCome) {
     EXPECT_EQ(hellos[0].term, 2);
     EXPECT_EQ(hellos[0].pid, ::getpid());
     EXPECT_TRUE(std::holds_alternative<Hello>(agent->heard.front()));
+    EXPECT_EQ(agent->channel->proved_rank(), (RankId{3, 5}));
   });
   link->restored({17, "shared", "00ff", ""});
   link->progress(18, Phase::backward);
@@ -259,7 +261,7 @@ TEST(RankLink, BareMode) {
   }
 }
 
-TEST(RankLink, NeedsTheSecret) {
+TEST(RankLink, NeedsItsKey) {
   const test::Folder folder;
   RankEnv place;
   place.run_dir = folder.path;

@@ -96,17 +96,16 @@ TEST(Session, OtherVersionsAndNonsense) {
   const std::string nonce(64, 'a');
   std::optional<std::string> answer;
   for (const std::string& line :
-       {std::string(R"({"holdfast":2,"nonce":")") + nonce + "\"}",
-        std::string(R"({"nonce":")") + nonce + "\"}",
+       {std::string(R"({"nonce":")") + nonce + "\"}",
         std::string(R"({"holdfast":"1","nonce":")") + nonce + "\"}", std::string("{}")}) {
     Session client(Session::End::client, Pair::key(1));
     std::string why;
     EXPECT_FALSE(client.handshake(line, answer, why)) << line;
-    EXPECT_EQ(why, "the other end speaks another version of the protocol");
+    EXPECT_EQ(why, "the other end does not speak this protocol");
   }
   for (const std::string& line :
-       {std::string(R"({"holdfast":1})"), std::string(R"({"holdfast":1,"nonce":7})"),
-        std::string(R"({"holdfast":1,"nonce":"zz"})"), R"({"holdfast":1,"nonce":")" + nonce + "a\"}"}) {
+       {std::string(R"({"holdfast":2})"), std::string(R"({"holdfast":2,"nonce":7})"),
+        std::string(R"({"holdfast":2,"nonce":"zz"})"), R"({"holdfast":2,"nonce":")" + nonce + "a\"}"}) {
     Session client(Session::End::client, Pair::key(1));
     std::string why;
     EXPECT_FALSE(client.handshake(line, answer, why)) << line;
@@ -123,8 +122,70 @@ TEST(Session, OtherVersionsAndNonsense) {
   }
   Session server(Session::End::server, Pair::key(1));
   std::string why;
-  EXPECT_FALSE(server.handshake(R"({"proof":"x"})", answer, why));
+  EXPECT_FALSE(server.handshake(R"({"holdfast":2,"proof":"x"})", answer, why));
   EXPECT_EQ(why, "the other end sent a malformed nonce");
+}
+
+TEST(Session, SpeaksToNewerEndsThatSpeakToIt) {
+  const std::string nonce(64, 'a');
+  const auto taken = [&](Session::End end, const std::string& versions) {
+    Session here(end, Pair::key(1));
+    std::optional<std::string> answer;
+    std::string why;
+    here.handshake("{" + versions + R"("nonce":")" + nonce + "\"}", answer, why);
+    return why;
+  };
+  using enum Session::End;
+  const std::string other = "the other end speaks version ";
+  EXPECT_EQ(taken(client, R"("holdfast":2,"oldest":2,)"), "");
+  EXPECT_EQ(taken(client, R"("holdfast":7,"oldest":2,)"), "");
+  for (const char* versions : {R"("holdfast":3,"oldest":3,)", R"("holdfast":3,)", R"("holdfast":1,)"})
+    EXPECT_THAT(taken(client, versions), HasSubstr(other)) << versions;
+  // A client decides whether it speaks to a newer server; a server knows only what is too old for it.
+  EXPECT_THAT(taken(server, ""), HasSubstr(other + "1"));
+  EXPECT_THAT(taken(server, R"("holdfast":1,)"), HasSubstr(other + "1"));
+  EXPECT_EQ(taken(server, R"("holdfast":9,)"), "the other end does not know this run's secret");
+}
+
+TEST(Session, ARankHasAKeyOfItsOwn) {
+  const RankId rank{3, 5};
+  const auto shaken = [](Session& client, Session& server) {
+    std::optional<std::string> line = server.opening(), answer;
+    std::string why;
+    if (!client.handshake(*line, answer, why) || !answer) return false;
+    EXPECT_LT(answer->size(), handshake_line_limit);
+    line = answer;
+    if (!server.handshake(*line, answer, why)) return false;
+    line = answer;
+    return client.handshake(*line, answer, why);
+  };
+  const Key secret = Pair::key(1), key = rank_key(secret, rank);
+  {
+    Session client(Session::End::client, key, rank), server(Session::End::server, secret);
+    ASSERT_TRUE(shaken(client, server));
+    EXPECT_EQ(server.proved_rank(), rank);
+    EXPECT_EQ(server.open(client.seal("said")), "said");
+  }
+  {
+    Pair whole;
+    ASSERT_TRUE(whole.shake());
+    EXPECT_FALSE(whole.server.proved_rank()) << "it knows the secret";
+  }
+  for (const RankId other : {RankId{4, 5}, RankId{3, 6}, RankId{3, 4}}) {
+    EXPECT_FALSE(same(rank_key(secret, other), key));
+    Session client(Session::End::client, key, other), server(Session::End::server, secret);
+    EXPECT_FALSE(shaken(client, server)) << "rank " << other.rank << " of attempt " << other.attempt;
+  }
+  Session nobody(Session::End::client, key), server(Session::End::server, secret);
+  EXPECT_FALSE(shaken(nobody, server)) << "the key of a rank is not the secret";
+  for (const char* who : {R"("rank":3)", R"("attempt":5)", R"("rank":-1,"attempt":5)",
+                          R"("rank":"3","attempt":5)", R"("rank":99999999999,"attempt":5)"}) {
+    Session here(Session::End::server, secret);
+    std::optional<std::string> answer;
+    std::string why;
+    EXPECT_FALSE(here.handshake("{\"holdfast\":2," + std::string(who) + "}", answer, why));
+    EXPECT_EQ(why, "the other end does not say which rank it is");
+  }
 }
 
 TEST(Session, ReplayedReorderedReflectedTruncated) {

@@ -34,6 +34,7 @@ void try_manifest(std::string_view bytes) {
 
 void try_vote(std::string_view bytes) {
   try {
+    if (parse_files_vote(std::string(bytes))) return;
     const Vote vote = parse_vote(std::string(bytes));
     if (!vote.has_common) return;
     const Vote again = parse_vote(vote_text(0, vote.common, vote.shard, vote.piece_digests));

@@ -229,6 +229,15 @@ void Agent::hear(const std::shared_ptr<Peer>& peer, std::string_view line) {
   };
   if (!peer->known)
     return hear_as(std::type_identity<Hello>(), [&](const Hello& hello) {
+      const auto rank = peer->channel->proved_rank();
+      const bool speaks_for_itself =
+          hello.role == Hello::Role::rank && rank == RankId{hello.rank, hello.attempt};
+      if (rank && !speaks_for_itself) {
+        log::warn("rank {} of attempt {} speaks as somebody else, and is sent away", rank->rank,
+                  rank->attempt);
+        peers_.erase(peer->channel.get());
+        return peer->channel->close();
+      }
       peer->known = true;
       peer->hello = hello;
       on_hello(peer, hello);

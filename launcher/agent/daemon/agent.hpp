@@ -94,6 +94,7 @@ class Agent {
   void start_pmix(const control::StartRanks& order);
   void start_rank(int rank);
   void pmix_is_gone(int attempt, const std::string& why);
+  void keep_metrics(LocalRank& rank, const control::RankMetrics& said);
   void vote(const control::RankVote& vote);
   void tell_votes(int attempt, std::int64_t step);
   void rank_is_up(LocalRank& rank, pid_t pid);

@@ -1,8 +1,11 @@
 // The agent and the ranks of its node: their start, their messages and their end.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 
 #include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "launcher/agent/daemon/agent.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
@@ -119,6 +122,7 @@ void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& mess
   // The hello says who speaks; a message cannot speak for another rank.
   std::visit(Overloaded{
                  [&](const RankProgress& m) { LocalRanks::take(*rank, m, loop_.now()); },
+                 [&](const RankMetrics& m) { keep_metrics(*rank, m); },
                  [&](const RankRestored& m) {
                    rank->restored = RankRestored{number, attempt, m.from};
                    tell_leader(*rank->restored);
@@ -144,6 +148,25 @@ void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& mess
                  },
              },
              message);
+}
+
+/// A line as those of holdfast-train, through the log spool: shared storage may not answer.
+void Agent::keep_metrics(LocalRank& rank, const RankMetrics& said) {
+  if (rank.rank != 0 || (rank.metrics && rank.metrics->second.step >= said.step)) return;
+  const double now = loop_.unix_now();
+  nlohmann::json line = {
+      {"attempt", rank.attempt}, {"step", said.step}, {"unix", now}, {"tokens", said.tokens}};
+  line["loss"] = std::isfinite(said.loss) ? nlohmann::json(said.loss) : nlohmann::json(nullptr);
+  if (rank.metrics && now > rank.metrics->first)
+    line["tokens_per_s"] =
+        static_cast<double>(said.tokens - rank.metrics->second.tokens) / (now - rank.metrics->first);
+  rank.metrics = {now, said};
+  try {
+    const auto path = spooled(scratch_, run_, run_.reported_metrics());
+    files::append_all(files::open(path, O_WRONLY | O_CREAT | O_APPEND).get(), line.dump() + "\n", path);
+  } catch (const Error& error) {
+    log::warn("the metrics of step {} are not written down: {}", said.step, error.what());
+  }
 }
 
 void Agent::vote(const RankVote& vote) {
@@ -212,6 +235,7 @@ void Agent::start_rank(int number) {
              node_,
              run_.path,
              scratch_.socket(),
+             scratch_.key(number),
              order.master,
              order.master_port,
              order.trusted_step,
@@ -222,6 +246,8 @@ void Agent::start_rank(int number) {
   if (variables != pmix_variables_.end())
     for (const auto& variable : variables->second) command.environment->push_back(variable);
   try {
+    files::replace_atomically(scratch_.key(number),
+                              to_hex(rank_key(secret_, {number, order.attempt})) + "\n");
     command.output = spooled(scratch_, run_, rank_log(run_, order.attempt, number));
     const pid_t pid = system_.start(command, [this, number, attempt = order.attempt](int status) {
       rank_is_gone(number, attempt, status);

@@ -80,15 +80,18 @@ void CommitCoordinator::settle(std::int64_t step) {
   struct Outcome {
     bool durable = false;
     std::string note;
+    bool tidies = false;  // files of the program's own are not ours to remove
   };
   worker_.ask(
       [commit = std::move(it->second.commit), still_leading = handlers_.still_leading]() -> Outcome {
-        Outcome out{false, commit->why()};
+        Outcome out{false, commit->why(), false};
         try {
           if (!commit->failed() && !still_leading())
             out.note = "another leader has taken over";
           else if (!commit->failed()) {
-            out.note = commit->commit().note;
+            const auto committed = commit->commit();
+            out.note = committed.note;
+            out.tidies = !committed.path.empty();
             out.durable = true;
           }
         } catch (const std::exception& error) {
@@ -99,7 +102,7 @@ void CommitCoordinator::settle(std::int64_t step) {
       },
       [this, step, generation = generation_](const Outcome& out) {
         busy_ = false;
-        if (out.durable) to_tidy_ = {generation, step};
+        if (out.durable && out.tidies) to_tidy_ = {generation, step};
         conclude(step, generation.attempt, out.durable, out.note);
       });
 }

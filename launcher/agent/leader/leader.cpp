@@ -26,6 +26,7 @@ constexpr Millis signs_spread{2000};       // between agents that look each seco
 RunFacts facts_of(const config::RunConfig& config) {
   RunFacts facts = run_facts_of(config);
   facts.own_trainer = own_trainer(config.rank);
+  facts.saves_on_sigterm = config.rank.kind == config::RankKind::sigterm;
   return facts;
 }
 
@@ -107,7 +108,7 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
     supervisor_.last_leader_heard(before, heard.at);
   const RunState& state = supervisor_.state();
   ordered_.attempt = supervisor_.attempt();
-  ordered_.drain = state.asked_of_ranks();
+  ordered_.drain = supervisor_.asked_of_ranks();
   ordered_.paused = state.hold_ranks();
   if (state.attempt_live()) {
     const auto& live = state.attempts.back();

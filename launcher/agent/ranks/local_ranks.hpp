@@ -19,6 +19,7 @@ struct LocalRank {
   std::optional<Clock::time_point> heard;  ///< when its process last said anything; nothing: it never did
   Clock::time_point moved;                 ///< when its step or phase last changed
   control::ChannelPtr link;                ///< the rank's own connection, if it is a Holdfast program
+  std::optional<std::pair<double, control::RankMetrics>> metrics;  ///< the last, and when they came
   std::optional<control::RankRestored> restored;
   std::optional<control::RankDoubt> doubt;
   std::optional<control::RankFinished> finished;

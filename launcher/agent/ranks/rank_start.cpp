@@ -32,11 +32,26 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
                                              const control::StartRanks& order,
                                              const config::ClusterFacts& cluster, const config::Rank& rank) {
   // Another launcher's variables would make the ranks believe that they belong to it.
-  auto environment =
-      env::without({"SLURM", "PMI_", "PMIX_", "OMPI_COMM", "OMPI_UNIVERSE", "OMPI_APP", "OMPI_MCA_ess",
-                    "OMPI_MCA_orte", "OMPI_MCA_pmix", "HOLDFAST_RANK", "HOLDFAST_WORLD", "HOLDFAST_LOCAL",
-                    "HOLDFAST_TERM", "HOLDFAST_ATTEMPT", "HOLDFAST_NODE", "HOLDFAST_RUN_DIR",
-                    "HOLDFAST_AGENT", "HOLDFAST_TRUSTED", "HOLDFAST_DURABLE"});
+  auto environment = env::without({"SLURM",
+                                   "PMI_",
+                                   "PMIX_",
+                                   "OMPI_COMM",
+                                   "OMPI_UNIVERSE",
+                                   "OMPI_APP",
+                                   "OMPI_MCA_ess",
+                                   "OMPI_MCA_orte",
+                                   "OMPI_MCA_pmix",
+                                   "HOLDFAST_RANK",
+                                   "HOLDFAST_WORLD",
+                                   "HOLDFAST_LOCAL",
+                                   "HOLDFAST_TERM",
+                                   "HOLDFAST_ATTEMPT",
+                                   "HOLDFAST_NODE",
+                                   "HOLDFAST_RUN_DIR",
+                                   "HOLDFAST_AGENT",
+                                   "HOLDFAST_KEY",
+                                   "HOLDFAST_TRUSTED",
+                                   "HOLDFAST_DURABLE"});
   for (const auto& entry : env::all())  // settings, and where it is installed
     if (entry.starts_with("PMIX_MCA_") || entry.starts_with("PMIX_PREFIX=")) environment.push_back(entry);
   for (const auto& entry : cluster.environment) put(environment, entry);

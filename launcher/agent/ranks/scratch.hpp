@@ -20,6 +20,8 @@ struct Scratch {
   RunDir settings() const { return {folder / ("settings-" + node)}; }
   std::filesystem::path term() const { return folder / ("term-" + node); }
   std::filesystem::path logs() const { return folder / ("logs-" + node); }
+  /// The key of a rank, of the newest attempt that was started here.
+  std::filesystem::path key(int rank) const { return folder / ("key-" + node + "-" + std::to_string(rank)); }
   /// Of the PMIx server and the ranks that it serves.
   std::filesystem::path pmix(int attempt) const {
     return folder / ("pmix-" + node + "-" + std::to_string(attempt));

@@ -59,6 +59,41 @@ TEST_F(Commits, aNoIsKeptWithItsReason) {
   EXPECT_THAT(files::list(path), IsEmpty());
 }
 
+TEST_F(Commits, countsVotesOfAProgramOnItsOwnFiles) {
+  const auto own = [](int files, int bytes) {
+    return nlohmann::json{{"kind", "files"}, {"path", "/shared/mine"}, {"files", files}, {"bytes", bytes}}
+        .dump();
+  };
+  Commit commit(path, 10, {1, 1}, 2);
+  commit.add(1, true, own(0, 0));
+  EXPECT_FALSE(commit.complete());
+  commit.add(0, true, own(3, 1000));
+  ASSERT_TRUE(commit.complete() && !commit.failed()) << commit.why();
+  const Committed committed = commit.commit();
+  EXPECT_TRUE(committed.path.empty());
+  EXPECT_EQ(committed.note, "3 files, 1000 bytes, which the program has written below /shared/mine");
+  EXPECT_THAT(files::list(path), IsEmpty()) << "they are the program's";
+
+  Commit no(path, 10, {1, 1}, 2);
+  no.add(0, true, own(1, 1));
+  no.add(1, false, "no space left");
+  EXPECT_EQ(no.why(), "rank 1: no space left");
+  for (const bool first : {false, true}) {
+    Commit mixed(path, 20, {1, 1}, 2);
+    if (first) mixed.add(0, true, own(1, 1));
+    mixed.add(1, true, vote(1, 20, {1, 1}));
+    if (!first) mixed.add(0, true, own(1, 1));
+    EXPECT_THAT(mixed.why(), HasSubstr("others have voted on"));
+    mixed.drop();
+  }
+  for (const char* bad : {R"({"kind":"files"})", R"({"kind":"files","path":"a","files":-1,"bytes":1})",
+                          R"({"kind":"files","path":7,"files":1,"bytes":1})"}) {
+    Commit damaged(path, 10, {1, 1}, 1);
+    damaged.add(0, true, bad);
+    EXPECT_TRUE(damaged.failed()) << bad;
+  }
+}
+
 TEST_F(Commits, refusesVotesThatDoNotFit) {
   const std::string zero = vote(0), one = vote(1);
   Facts other = some_facts(2);

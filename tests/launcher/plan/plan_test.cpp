@@ -459,6 +459,28 @@ TEST(Plan, TheJobsEnvironmentWins) {
   EXPECT_EQ(p.environment.size(), 6u);
 }
 
+TEST(Plan, OfAnotherProgramSaysWhatIsKnownOfIt) {
+  const auto text_of = [](const std::string& kind) {
+    auto in = inputs_of("quickstart", {"rank.command=[\"python3\", \"train.py\"]", "rank.kind=" + kind});
+    const auto p = in.plan();
+    EXPECT_EQ(plan_from_json(nlohmann::json::parse(to_json(p).dump())), p);
+    return to_text(p);
+  };
+  for (const char* kind : {"auto", "plain", "sigterm", "client"}) {
+    const std::string text = text_of(kind);
+    EXPECT_THAT(text, HasSubstr("python3 train.py"));
+    EXPECT_THAT(text, HasSubstr("since it saved last is done again"));
+    for (const char* ours : {"parameters", "micro-batch", "snapshots", "the same bits", "local level"})
+      EXPECT_THAT(text, testing::Not(HasSubstr(ours))) << kind;
+  }
+  EXPECT_THAT(text_of("client"), HasSubstr("it follows all orders"));
+  EXPECT_THAT(text_of("sigterm"), HasSubstr("save and pause are refused"));
+  EXPECT_THAT(text_of("plain"), HasSubstr("save, pause and evict are refused"));
+  EXPECT_THAT(text_of("auto"), HasSubstr("until it speaks to its agents"));
+  auto ours = inputs_of("quickstart", {"rank.kind=client"});
+  EXPECT_THROW(ours.plan(), Error) << "holdfast-train always speaks";
+}
+
 TEST(Plan, JsonComesBack) {
   for (const char* job : {"quickstart", "llama2-7b-nabuchodonosor"}) {
     auto in = inputs_of(job, {"run.name=a \"b\"\n$(c) ü", "shard.strategy=hfsdp", "precision.parameters=bf16",
@@ -485,7 +507,7 @@ TEST(Plan, DamagedJsonIsAnError) {
     return std::string("accepted");
   };
   EXPECT_THAT(says([](auto& j) { j["schema_version"] = 99; }),
-              HasSubstr("schema version 99 (this program reads 10)"));
+              HasSubstr("schema version 99 (this program reads 11)"));
   EXPECT_THAT(says([](auto& j) { j = 3; }), HasSubstr("the plan cannot be read"));
   EXPECT_THAT(says([](auto& j) { j["ranks"].erase(0); }), HasSubstr("contradicts itself"));
   EXPECT_THAT(says([](auto& j) { j["shard"]["strategy"] = "x"; }), HasSubstr("unknown strategy"));

@@ -339,6 +339,22 @@ TEST(StatusGolden, Texts) {
   holdfast::test::expect_golden(text, "status.txt");
 }
 
+TEST(Status, SaysWhatAnotherProgramDoes) {
+  StatusFacts facts{"mine", 100, {}, 0, {}, {}};
+  EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("program ")));
+  facts.own_trainer = false;
+  EXPECT_THAT(status_text(facts), HasSubstr("program     it does not speak: steps and saves are not known"));
+  facts.kind = config::RankKind::sigterm;
+  EXPECT_THAT(status_text(facts), HasSubstr("saves on SIGTERM"));
+  facts.kind = config::RankKind::client;
+  EXPECT_THAT(status_text(facts), HasSubstr("has not yet"));
+  facts.state = story(a_loss());
+  facts.last_step = json{{"step", 7}, {"loss", 2.5}};
+  EXPECT_THAT(status_text(facts), HasSubstr("program     it speaks to its agents"));
+  EXPECT_THAT(status_text(facts), HasSubstr("step        7, loss 2.5000"))
+      << "how many there are is not known";
+}
+
 TEST(Status, JsonHoldsTheResultAndMore) {
   StatusFacts facts{"quickstart", 100, story(a_loss()), 1, example(), {}};
   const json j = status_json(facts);

@@ -18,14 +18,14 @@ constexpr Stage all_stages[] = {Stage::gathering, Stage::clearing, Stage::starti
 std::vector<OrderFacts> situations(Verb verb, Stage stage) {
   std::vector<OrderFacts> out;
   const bool evicts = verb == Verb::evict;
-  for (int bits = 0; bits < 1 << 7; ++bits)
+  for (int bits = 0; bits < 1 << 8; ++bits)
     for (const Role role : {Role::none, Role::gone, Role::leaving, Role::spare, Role::active})
       for (const PolicyAction then : {PolicyAction::stop, PolicyAction::shrink, PolicyAction::requeue,
                                       PolicyAction::substitute, PolicyAction::restart}) {
         if (!evicts && (role != Role::none || then != PolicyAction::stop)) continue;
         const auto bit = [bits](int n) { return (bits >> n & 1) != 0; };
-        out.push_back({stage, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6), 40, 25, "n1", role,
-                       then, "no spare node is left"});
+        out.push_back({stage, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6), bit(7), 40, 25, "n1",
+                       role, then, "no spare node is left"});
       }
   return out;
 }
@@ -64,11 +64,24 @@ TEST(OrderTable, EveryOrderHasAnAnswerAtAnyTime) {
 TEST(OrderTable, AnswersNameWhatTheyAreAbout) {
   EXPECT_EQ(answer_to(Verb::save, {.attempt_live = true, .saved = true, .durable_step = 40}).says,
             "the state of step 40 is saved");
-  EXPECT_EQ(answer_to(Verb::stop, {.follows = false, .drain_s = 25}).says,
+  EXPECT_EQ(answer_to(Verb::stop, {.follows = false, .saves_on_sigterm = true, .drain_s = 25}).says,
             "the ranks get SIGTERM and 25 s to save (checkpoint.drain_s), then the run ends");
+  EXPECT_EQ(
+      answer_to(Verb::stop, {.follows = false, .drain_s = 25}).says,
+      "the ranks get SIGTERM and 25 s (checkpoint.drain_s), then the run ends; Holdfast does not know that "
+      "they save (rank.kind): what they have not saved is lost");
   EXPECT_EQ(answer_to(Verb::pause, {.follows = false, .drain_s = 25}).says,
             "the program does not report to its agents and would not get the order to hold; stop sends it "
-            "SIGTERM and gives it 25 s");
+            "SIGTERM and gives it 25 s. Use the client (docs/manual/any-program.md)?");
+  OrderFacts leaves{.attempt_live = true, .follows = false, .drain_s = 25, .node = "dgx002"};
+  leaves.role = OrderFacts::Role::active;
+  EXPECT_FALSE(answer_to(Verb::evict, leaves).taken);
+  leaves.saves_on_sigterm = true;
+  EXPECT_TRUE(answer_to(Verb::evict, leaves).taken);
+  EXPECT_EQ(
+      answer_to(Verb::evict, leaves).says,
+      "dgx002 leaves when the ranks have ended: they get SIGTERM and 25 s to save; a spare takes its slot");
+  for (const Verb verb : {Verb::save, Verb::pause}) EXPECT_FALSE(answer_to(verb, leaves).taken);
   EXPECT_EQ(answer_to(Verb::evict, {.node = "{}"}).says, "the job has no node {}");
 }
 

@@ -248,5 +248,90 @@ TEST(Programs, ThatSpeakFollowOrders) {
   EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4", "n2"));
 }
 
+// Those that speak.
+
+TEST(Programs, ThatSpeakEndOnOrderOneAfterAnotherAndAllAreWaitedFor) {
+  FakeCluster c(speaking());
+  ASSERT_TRUE(runs(c, 1));
+  ASSERT_TRUE(c.until([&] { return c.rank(0).step >= 3; }, 10));
+  for (int rank = 0; rank < 6; ++rank) c.rank(rank).hangs = true;  // this test ends them
+  EXPECT_TRUE(give_order(c, Verb::stop).taken);
+  c.end_rank(1, 75);
+  c.run(1);
+  EXPECT_FALSE(c.exit_code) << "the others save";
+  for (const int rank : {0, 2, 3}) c.end_rank(rank, 0);
+  c.end_rank(4, 1);  // it has lost its peers
+  c.run(1);
+  EXPECT_FALSE(c.exit_code);
+  c.end_rank(5, 75);
+  ASSERT_TRUE(over(c, 1));
+  EXPECT_EQ(c.exit_code, 93);
+  EXPECT_EQ(c.result()["status"], "stopped");
+  EXPECT_EQ(c.result()["attempts"].size(), 1u);
+}
+
+TEST(Programs, ThatSpeakMayCrashAsOftenAsTheyStepForward) {
+  Shape setup = speaking();
+  setup.local = true;
+  setup.checkpoint_every = 1000000;  // what they save they do not say
+  FakeCluster c(setup);
+  for (int attempt = 1; attempt <= 30; ++attempt) {
+    ASSERT_TRUE(c.training(attempt)) << attempt << ": " << c.result().dump(1);
+    c.run(0.5);
+    c.end_rank(attempt % 6, 1);
+    c.run(0.2);
+  }
+  ASSERT_TRUE(c.training(31));
+  EXPECT_FALSE(c.exit_code);
+}
+
+TEST(Programs, ThatAreSavingWhenAnOrderEndsThemAreWaitedFor) {
+  for (const bool by_order : {true, false}) {
+    Shape setup = speaking();
+    setup.limits.hang_floor_s = 1000;
+    FakeCluster c(setup);
+    c.hung_phase = c.waiting_phase = control::Phase::checkpoint;
+    ASSERT_TRUE(runs(c, 1));
+    ASSERT_TRUE(c.until([&] { return c.rank(0).step >= 3; }, 10));
+    for (int rank = 0; rank < 6; ++rank) c.rank(rank).hangs = true;
+    c.run(0.5);
+    if (by_order)
+      EXPECT_TRUE(give_order(c, Verb::stop).taken);
+    else
+      ask_and_wait(c, sigterm);
+    EXPECT_EQ(over(c, 40), !by_order) << "SLURM would not wait";
+    if (!by_order) continue;
+    c.hung_phase = c.waiting_phase = control::Phase::data;
+    ASSERT_TRUE(over(c, 2)) << "its time is up";
+    EXPECT_EQ(c.exit_code, 93);
+  }
+}
+
+TEST(Programs, ThatSpeakAndEndWith0AreNotDoneWhenTheyWereToldToEnd) {
+  FakeCluster c(speaking());
+  ASSERT_TRUE(runs(c, 1));
+  ASSERT_TRUE(c.until([&] { return c.rank(0).step >= 3; }, 10));
+  for (int rank = 0; rank < 6; ++rank) c.rank(rank).hangs = true;
+  ask_and_wait(c, sigterm);
+  for (int rank = 0; rank < 6; ++rank) c.end_rank(rank, 0);
+  ASSERT_TRUE(over(c, 1));
+  EXPECT_EQ(c.exit_code, 75);
+  EXPECT_EQ(c.result()["status"], "drained");
+}
+
+TEST(Programs, ThatSaveOnSigtermLeaveANodeOnOrder) {
+  Shape setup = silent();
+  setup.facts.saves_on_sigterm = true;
+  FakeCluster c(setup);
+  ASSERT_TRUE(runs(c, 1));
+  const auto answer = give_order(c, Verb::evict, "n1");
+  EXPECT_TRUE(answer.taken) << answer.says;
+  EXPECT_THAT(answer.says, HasSubstr("they get SIGTERM"));
+  EXPECT_FALSE(give_order(c, Verb::save).taken) << "it would end";
+  for (int rank = 0; rank < 6; ++rank) c.end_rank(rank, 143);
+  ASSERT_TRUE(runs(c, 2));
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4", "n2"));
+}
+
 }  // namespace
 }  // namespace holdfast::launcher

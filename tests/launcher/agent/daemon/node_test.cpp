@@ -30,7 +30,8 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   for (const char* name :
        {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURMD_NODENAME", "PMI_RANK", "PMIX_RANK", "PMIX_NAMESPACE",
         "PMIX_SERVER_URI3", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_UNIVERSE_SIZE",
-        "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri", "HOLDFAST_RANK", "HOLDFAST_LOCAL_RANK"})
+        "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri", "HOLDFAST_RANK", "HOLDFAST_LOCAL_RANK",
+        "HOLDFAST_KEY_FILE"})
     env::set(name, "of another");
   for (const char* name :
        {"OMPI_MCA_btl", "OMPI_MCA_btl_tcp_if_include", "PMIX_MCA_gds", "UCX_TLS", "MY_OWN", "HOLDFAST_LOG"})
@@ -49,7 +50,7 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   const auto environment = attempt_environment(RunDir{"/runs/a"}, "dgx002", order, cluster, rank);
   for (const char* prefix :
        {"SLURM", "PMI_", "PMIX_RANK", "PMIX_NAMESPACE", "PMIX_SERVER", "OMPI_COMM", "OMPI_UNIVERSE",
-        "OMPI_MCA_ess", "OMPI_MCA_orte", "HOLDFAST_RANK=", "HOLDFAST_LOCAL_RANK="})
+        "OMPI_MCA_ess", "OMPI_MCA_orte", "HOLDFAST_RANK=", "HOLDFAST_LOCAL_RANK=", "HOLDFAST_KEY_FILE="})
     EXPECT_THAT(environment, Not(Contains(StartsWith(prefix))));
   for (const char* entry :
        {"OMPI_MCA_btl=kept", "OMPI_MCA_btl_tcp_if_include=kept", "PMIX_MCA_gds=kept", "UCX_TLS=kept",
@@ -86,13 +87,13 @@ TEST(ScratchFolder, IsRemovedByTheLastAgentInIt) {
   const control::test::Folder run;
   const Scratch one = scratch_of(RunDir{run.path}, "n1"), ten = scratch_of(RunDir{run.path}, "n10");
   make_scratch(one), make_scratch(ten);
-  for (const auto& path : {one.socket(), ten.socket(), one.pmix(1), ten.pmix(2)})
+  for (const auto& path : {one.socket(), ten.socket(), one.pmix(1), ten.pmix(2), one.key(3), ten.key(3)})
     files::replace_atomically(path, "");
   EXPECT_FALSE(remove_scratch(one)) << "another agent lives here";
   EXPECT_FALSE(exists(one.socket()));
-  EXPECT_FALSE(exists(one.pmix(1)));
+  EXPECT_FALSE(exists(one.pmix(1)) || exists(one.key(3)));
   EXPECT_TRUE(exists(ten.socket()));
-  EXPECT_TRUE(exists(ten.pmix(2)));
+  EXPECT_TRUE(exists(ten.pmix(2)) && exists(ten.key(3)));
   EXPECT_TRUE(remove_scratch(ten));
   EXPECT_FALSE(exists(ten.folder));
   remove_scratch(ten);  // nothing to do

@@ -17,7 +17,6 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/rank_env.hpp"
-#include "src/base/run_dir.hpp"
 #include "src/control/channel.hpp"
 #include "src/control/message.hpp"
 
@@ -30,15 +29,17 @@ using namespace control;
 class VoteRank {
  public:
   VoteRank(const RankEnv& place, std::filesystem::path folder) : place_(place), folder_(std::move(folder)) {
-    const Key secret = read_secret(RunDir{place.run_dir}.secret());
-    channel_ =
-        dial(loop_, place.agent_socket, secret, Millis(60000),
-             {[this] {
-                channel_->send(encode(Hello{Hello::Role::rank, place_.node, place_.term, place_.attempt,
-                                            place_.rank, ::getpid()}));
-                look_ = loop_.every(Millis(1000), [this] { look(); });
-              },
-              [this](std::string_view line) { take(line); }, [this](const std::string&) { loop_.stop(); }});
+    channel_ = loop_.dial(
+        {place.agent_socket,
+         read_secret(place.key_file, "the key of this rank"),
+         Millis(60000),
+         {[this] {
+            channel_->send(encode(
+                Hello{Hello::Role::rank, place_.node, place_.term, place_.attempt, place_.rank, ::getpid()}));
+            look_ = loop_.every(Millis(1000), [this] { look(); });
+          },
+          [this](std::string_view line) { take(line); }, [this](const std::string&) { loop_.stop(); }},
+         RankId{place.rank, place.attempt}});
     loop_.run();
   }
 

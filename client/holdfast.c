@@ -1,0 +1,599 @@
+#include "holdfast.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "json.h"
+#include "link.h"
+#include "sha512.h"
+
+enum {
+  beat_ms = 100,
+  redial_ms = 100,
+  close_ms = 2000,
+  text_bytes = 4096,
+  outcomes_kept = 64,
+  message_bytes = 6 * text_bytes + 512
+};
+
+/* What has to reach the agent: said again on every new connection until it is answered. */
+struct notice {
+  struct notice* next;
+  int64_t step; /* of a vote */
+  int sent;
+  char *json, *payload;
+};
+
+/* Written by the program without a lock, read by the thread. */
+static struct {
+  int64_t step, first_step, compute_us, moves;
+  int phase;
+  unsigned sequence; /* of what follows: odd while it is written */
+  int64_t metrics_step, tokens;
+  double loss;
+} slot;
+
+static int on;                     /* an agent supervises this process, and it is not a fork */
+static int asked;                  /* bits of what is ordered: a fast look for hf_orders() */
+static volatile int fd_shown = -1; /* of the connection: a child of fork() closes it */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed; /* of the monotonic clock */
+static struct {                /* under `lock` */
+  struct notice *votes, *restored, *last_word;
+  int taken; /* the last word */
+  int heard_restored;
+  int stop, save, pause;
+  int heard_save, heard_stop; /* the newest drain, which a new agent repeats */
+  char heard_reason[256];
+  int64_t until;
+  struct {
+    int64_t step;
+    enum hf_outcome outcome;
+  } outcomes[outcomes_kept];
+  int next_outcome;
+  int closing, ended;
+} state;
+
+static struct hfc_identity who;
+static char node[256];
+static int term;
+static int64_t newest = -1;
+static int wake = -1;
+static pthread_t thread;
+static int opened, forked;
+
+enum { ask_save = 1, ask_stop = 2, ask_pause = 4 };
+
+static int64_t monotonic_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void free_notice(struct notice* n) {
+  if (!n) return;
+  free(n->json);
+  free(n->payload);
+  free(n);
+}
+
+static void wake_up(void) {
+  const uint64_t one = 1;
+  if (wake >= 0 && write(wake, &one, sizeof one) < 0) return; /* it is awake */
+}
+
+static struct notice* new_notice(int64_t step, const char* json, const char* payload) {
+  struct notice* n = calloc(1, sizeof *n);
+  if (!n) return NULL;
+  n->step = step;
+  n->json = strdup(json);
+  n->payload = payload ? strdup(payload) : NULL;
+  if (n->json && (!payload || n->payload)) return n;
+  free_notice(n);
+  return NULL;
+}
+
+/* --- the thread --- */
+
+/* "1.5", whatever the locale; JSON has no numbers that are not finite. */
+static void number_text(double value, char out[32]) {
+  if (!isfinite(value)) {
+    strcpy(out, "null");
+    return;
+  }
+  snprintf(out, 32, "%.17g", value);
+  for (char* c = out; *c; ++c)
+    if (*c == ',') *c = '.';
+}
+
+static const char* phase_name(int phase) {
+  static const char* const names[] = {"starting",   "restoring", "data",       "forward",   "backward",
+                                      "collective", "optimizer", "checkpoint", "finishing", "paused"};
+  return names[phase < 0 || phase > HF_PAUSED ? HF_STARTING : phase];
+}
+
+static int say_hello(struct hfc_link* link) {
+  char name[6 * 256 + 3], text[message_bytes];
+  hfc_json_quote(node, 256, name);
+  snprintf(
+      text, sizeof text,
+      "{\"m\":\"hello\",\"role\":\"rank\",\"node\":%s,\"term\":%d,\"attempt\":%d,\"rank\":%d,\"pid\":%d}",
+      name, term, who.attempt, who.rank, (int)getpid());
+  return hfc_send(link, text, NULL);
+}
+
+static int say_progress(struct hfc_link* link) {
+  char text[512];
+  snprintf(
+      text, sizeof text,
+      "{\"m\":\"progress\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"phase\":\"%s\",\"compute_us\":%lld,"
+      "\"moves\":%lld}",
+      who.rank, who.attempt, (long long)__atomic_load_n(&slot.step, __ATOMIC_RELAXED),
+      phase_name(__atomic_load_n(&slot.phase, __ATOMIC_RELAXED)),
+      (long long)__atomic_load_n(&slot.compute_us, __ATOMIC_RELAXED),
+      (long long)__atomic_load_n(&slot.moves, __ATOMIC_RELAXED));
+  return hfc_send(link, text, NULL);
+}
+
+/* Those of the newest step, once. */
+static int say_metrics(struct hfc_link* link, unsigned* told) {
+  unsigned before, after;
+  int64_t step, tokens;
+  double loss;
+  int tries = 0;
+  do {
+    before = __atomic_load_n(&slot.sequence, __ATOMIC_ACQUIRE);
+    __atomic_load(&slot.loss, &loss, __ATOMIC_RELAXED);
+    step = __atomic_load_n(&slot.metrics_step, __ATOMIC_RELAXED);
+    tokens = __atomic_load_n(&slot.tokens, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    after = __atomic_load_n(&slot.sequence, __ATOMIC_RELAXED);
+  } while ((before != after || before % 2) && ++tries < 100);
+  if (before == *told || before != after || before % 2 || step < 0) return 1;
+  *told = before;
+  char number[32], text[256];
+  number_text(loss, number);
+  snprintf(text, sizeof text,
+           "{\"m\":\"metrics\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"loss\":%s,\"tokens\":%lld}",
+           who.rank, who.attempt, (long long)step, number, (long long)tokens);
+  return hfc_send(link, text, NULL);
+}
+
+/* A program that steps without a word about its state has one: that of its first step. */
+static void assume_restored(void) {
+  const int64_t step = __atomic_load_n(&slot.first_step, __ATOMIC_RELAXED);
+  pthread_mutex_lock(&lock);
+  const int known = state.heard_restored;
+  pthread_mutex_unlock(&lock);
+  if (!known && step >= 0) hf_restored(step, step == 0 ? "fresh" : "shared");
+}
+
+/* One that has not been sent on this connection; 0: there is none. */
+static int unsent(struct notice** out) {
+  if (state.restored && !state.restored->sent) return *out = state.restored, 1;
+  for (struct notice* n = state.votes; n; n = n->next)
+    if (!n->sent) return *out = n, 1;
+  if (state.last_word && !state.last_word->sent) return *out = state.last_word, 1;
+  return 0;
+}
+
+static int say_notices(struct hfc_link* link) {
+  for (;;) {
+    struct notice* n;
+    char *json = NULL, *payload = NULL;
+    pthread_mutex_lock(&lock);
+    const int there = unsent(&n);
+    int last = 0;
+    if (there) {
+      n->sent = 1;
+      last = n == state.last_word;
+      json = strdup(n->json);
+      payload = n->payload ? strdup(n->payload) : NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!there) return 1;
+    /* The agent is to know how far the rank has come when it reads its last word. */
+    const int sent = json && (!last || say_progress(link)) && hfc_send(link, json, payload);
+    free(json);
+    free(payload);
+    pthread_cond_broadcast(&changed);
+    if (!sent) return 0;
+  }
+}
+
+static void forget_sent(void) {
+  pthread_mutex_lock(&lock);
+  if (state.restored) state.restored->sent = 0;
+  for (struct notice* n = state.votes; n; n = n->next) n->sent = 0;
+  if (state.last_word) state.last_word->sent = 0;
+  pthread_mutex_unlock(&lock);
+}
+
+static void take_outcome(const char* line, size_t length) {
+  int64_t step, attempt;
+  int durable;
+  if (!hfc_json_integer(line, length, "step", &step) || !hfc_json_bool(line, length, "durable", &durable) ||
+      !hfc_json_integer(line, length, "attempt", &attempt) || attempt != who.attempt)
+    return;
+  for (struct notice** n = &state.votes; *n;) {
+    struct notice* vote = *n;
+    if (vote->step != step) {
+      n = &vote->next;
+      continue;
+    }
+    *n = vote->next;
+    free_notice(vote);
+  }
+  state.outcomes[state.next_outcome].step = step;
+  state.outcomes[state.next_outcome].outcome = durable ? HF_DURABLE : HF_DROPPED;
+  state.next_outcome = (state.next_outcome + 1) % outcomes_kept;
+}
+
+/* A new agent repeats the order, and after one to stop others change nothing. */
+static void take_drain(const char* line, size_t length) {
+  int stop;
+  char reason[256];
+  int64_t until;
+  if (!hfc_json_bool(line, length, "stop", &stop)) return;
+  hfc_json_text(line, length, "reason", reason, sizeof reason);
+  if (!hfc_json_integer(line, length, "until", &until)) until = 0;
+  const int same = state.heard_save && !stop && strcmp(reason, state.heard_reason) == 0;
+  if (state.heard_stop || same) return;
+  state.heard_save = 1;
+  state.heard_stop = state.stop = stop;
+  state.save = 1;
+  state.until = until;
+  strcpy(state.heard_reason, reason);
+}
+
+static void take(const char* line, size_t length) {
+  char name[64];
+  int on_hold;
+  if (!hfc_json_text(line, length, "m", name, sizeof name)) return;
+  pthread_mutex_lock(&lock);
+  if (strcmp(name, "commit_outcome") == 0)
+    take_outcome(line, length);
+  else if (strcmp(name, "drain") == 0)
+    take_drain(line, length);
+  else if (strcmp(name, "pause") == 0 && hfc_json_bool(line, length, "on", &on_hold))
+    state.pause = on_hold;
+  else if (strcmp(name, "taken") == 0)
+    state.taken = 1;
+  const int bits = (state.save ? ask_save : 0) | (state.stop ? ask_stop : 0) | (state.pause ? ask_pause : 0);
+  __atomic_store_n(&asked, bits, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&lock);
+  pthread_cond_broadcast(&changed);
+}
+
+static int closing(void) {
+  pthread_mutex_lock(&lock);
+  const int is = state.closing;
+  pthread_mutex_unlock(&lock);
+  return is;
+}
+
+/* At most `ms`, until there is something to read or to say. */
+static void rest(int fd, int64_t ms) {
+  struct pollfd p[2] = {{wake, POLLIN, 0}, {fd, POLLIN, 0}};
+  uint64_t count;
+  if (ms > 0 && poll(p, fd < 0 ? 1 : 2, (int)ms) > 0 && p[0].revents && read(wake, &count, sizeof count) < 0)
+    return;
+}
+
+static void talk(struct hfc_link* link) {
+  unsigned told = 0;
+  int64_t next = 0;
+  forget_sent();
+  if (!say_hello(link)) return;
+  while (!closing()) {
+    const char* line;
+    size_t length;
+    int there;
+    if (monotonic_ms() >= next) {
+      next = monotonic_ms() + beat_ms;
+      assume_restored();
+      if (!say_progress(link) || !say_metrics(link, &told)) return;
+    }
+    if (!say_notices(link) || !hfc_read(link)) return;
+    while ((there = hfc_next(link, &line, &length)) > 0) take(line, length);
+    if (there < 0) return;
+    rest(link->fd, next - monotonic_ms());
+  }
+}
+
+/* Once for each process: a run whose clients are of another version should show it. */
+static void complain(const char* why) {
+  static int done;
+  if (done || strstr(why, "version") == NULL) return;
+  done = 1;
+  fprintf(stderr,
+          "holdfast: this rank cannot speak to its agent (%s). Install the client of the agent's release?\n",
+          why);
+}
+
+static void* serve(void* unused) {
+  (void)unused;
+  struct hfc_link link = {.fd = -1};
+  char why[256];
+  while (!closing()) {
+    if (hfc_connect(&link, &who, &fd_shown, why, sizeof why))
+      talk(&link);
+    else
+      complain(why);
+    fd_shown = -1;
+    hfc_disconnect(&link);
+    if (!closing()) rest(-1, redial_ms);
+  }
+  pthread_mutex_lock(&lock);
+  state.ended = 1;
+  pthread_mutex_unlock(&lock);
+  pthread_cond_broadcast(&changed);
+  return NULL;
+}
+
+/* --- the program's calls --- */
+
+static void in_child(void) {
+  forked = 1;
+  __atomic_store_n(&on, 0, __ATOMIC_RELAXED);
+  if (fd_shown >= 0) close(fd_shown);
+  if (wake >= 0) close(wake);
+  fd_shown = wake = -1;
+}
+
+static int number_from(const char* name, int* out) {
+  const char* text = getenv(name);
+  char* end;
+  if (!text || !*text) return 0;
+  errno = 0;
+  const long value = strtol(text, &end, 10);
+  if (errno || *end || value < 0 || value > INT32_MAX) return 0;
+  *out = (int)value;
+  return 1;
+}
+
+/* 0: there is no agent. */
+static int read_place(void) {
+  const char *path = getenv("HOLDFAST_AGENT_SOCKET"), *key = getenv("HOLDFAST_KEY_FILE"), *steps;
+  char text[65] = "";
+  if (!path || !*path) return 0;
+  if (!key || strlen(path) >= sizeof who.socket || !number_from("HOLDFAST_RANK", &who.rank) ||
+      !number_from("HOLDFAST_ATTEMPT", &who.attempt) || !number_from("HOLDFAST_TERM", &term)) {
+    fprintf(stderr,
+            "holdfast: the environment of this rank is incomplete (HOLDFAST_KEY_FILE, HOLDFAST_RANK, "
+            "HOLDFAST_ATTEMPT, HOLDFAST_TERM). Is its agent of an older release?\n");
+    return 0;
+  }
+  FILE* file = fopen(key, "re");
+  const int whole = file && fgets(text, sizeof text, file) && hfc_from_hex(text, strlen(text), who.key);
+  if (file) fclose(file);
+  if (!whole) {
+    fprintf(stderr, "holdfast: the key of this rank cannot be read (%s). Does a container hide /dev/shm?\n",
+            key);
+    return 0;
+  }
+  strcpy(who.socket, path);
+  snprintf(node, sizeof node, "%s", getenv("HOLDFAST_NODE") ? getenv("HOLDFAST_NODE") : "");
+  steps = getenv("HOLDFAST_DURABLE_STEPS");
+  newest = steps && *steps >= '0' && *steps <= '9' ? strtoll(steps, NULL, 10) : -1;
+  return 1;
+}
+
+int hf_open_abi(int abi) {
+  pthread_condattr_t monotonic;
+  sigset_t all, before;
+  if (opened) return __atomic_load_n(&on, __ATOMIC_RELAXED);
+  if (forked) return 0;
+  if (abi > HF_ABI) {
+    fprintf(stderr,
+            "holdfast: this library has version %d of its interface, and the program was built with %d\n",
+            HF_ABI, abi);
+    return 0;
+  }
+  opened = 1;
+  slot.step = slot.first_step = slot.metrics_step = -1;
+  if (!read_place()) return 0;
+  for (int i = 0; i < outcomes_kept; ++i) state.outcomes[i].step = -1;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&changed, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake < 0) return 0;
+  /* Signals are for the program's threads. */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int failed = pthread_create(&thread, NULL, serve, NULL);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (failed) return 0;
+  pthread_atfork(NULL, NULL, in_child);
+  atexit(hf_close);
+  __atomic_store_n(&on, 1, __ATOMIC_RELAXED);
+  return 1;
+}
+
+static int is_on(void) { return __atomic_load_n(&on, __ATOMIC_RELAXED); }
+
+/* Something that the agent would miss has not reached it. */
+static int waits(void) {
+  struct notice* n;
+  return unsent(&n) || (state.last_word && !state.taken);
+}
+
+void hf_close(void) {
+  struct timespec limit;
+  if (!is_on()) return;
+  clock_gettime(CLOCK_MONOTONIC, &limit);
+  limit.tv_sec += close_ms / 1000;
+  wake_up();
+  pthread_mutex_lock(&lock);
+  while (waits() && pthread_cond_timedwait(&changed, &lock, &limit) != ETIMEDOUT) continue;
+  state.closing = 1;
+  pthread_mutex_unlock(&lock);
+  wake_up();
+  pthread_mutex_lock(&lock);
+  while (!state.ended && pthread_cond_timedwait(&changed, &lock, &limit) != ETIMEDOUT) continue;
+  const int ended = state.ended;
+  pthread_mutex_unlock(&lock);
+  if (ended)
+    pthread_join(thread, NULL);
+  else
+    pthread_detach(thread);
+  __atomic_store_n(&on, 0, __ATOMIC_RELAXED);
+}
+
+void hf_at(int64_t step, enum hf_phase phase) {
+  if (!is_on()) return;
+  if (step >= 0 && slot.first_step < 0) __atomic_store_n(&slot.first_step, step, __ATOMIC_RELAXED);
+  __atomic_store_n(&slot.step, step, __ATOMIC_RELAXED);
+  __atomic_store_n(&slot.phase, (int)phase, __ATOMIC_RELAXED);
+  __atomic_store_n(&slot.moves, slot.moves + 1, __ATOMIC_RELAXED);
+}
+
+void hf_metrics(double loss, int64_t tokens, double compute_s) {
+  if (!is_on()) return;
+  const unsigned sequence = slot.sequence;
+  __atomic_store_n(&slot.sequence, sequence + 1, __ATOMIC_RELAXED);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  __atomic_store_n(&slot.metrics_step, slot.step, __ATOMIC_RELAXED);
+  __atomic_store_n(&slot.tokens, tokens < 0 ? 0 : tokens, __ATOMIC_RELAXED);
+  __atomic_store(&slot.loss, &loss, __ATOMIC_RELAXED);
+  __atomic_store_n(&slot.sequence, sequence + 2, __ATOMIC_RELEASE);
+  const int64_t us = compute_s > 0 && compute_s < 1e9 ? (int64_t)(compute_s * 1e6) : 0;
+  __atomic_store_n(&slot.compute_us, us, __ATOMIC_RELAXED);
+}
+
+int hf_orders_sized(struct hf_order* order, size_t size) {
+  struct hf_order now;
+  struct timespec clock;
+  memset(&now, 0, sizeof now);
+  now.seconds_left = -1;
+  if (is_on() && __atomic_load_n(&asked, __ATOMIC_ACQUIRE)) {
+    pthread_mutex_lock(&lock);
+    now.save = state.save;
+    now.stop = state.stop;
+    now.pause = state.pause && !state.stop;
+    if (now.save || now.stop) strcpy(now.reason, state.heard_reason);
+    clock_gettime(CLOCK_REALTIME, &clock);
+    if (now.stop && state.until > 0) {
+      now.seconds_left = (double)(state.until - clock.tv_sec) - 1e-9 * (double)clock.tv_nsec;
+      if (now.seconds_left < 0) now.seconds_left = 0;
+    }
+    state.save = 0;
+    __atomic_store_n(&asked, (state.stop ? ask_stop : 0) | (state.pause ? ask_pause : 0), __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
+  }
+  memcpy(order, &now, size < sizeof now ? size : sizeof now);
+  return now.save || now.stop || now.pause;
+}
+
+int64_t hf_newest(void) { return is_on() ? newest : -1; }
+
+void hf_restored(int64_t step, const char* level) {
+  char name[6 * 64 + 3], text[message_bytes];
+  if (!is_on()) return;
+  hfc_json_quote(level ? level : "", 64, name);
+  snprintf(text, sizeof text,
+           "{\"m\":\"restored\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"level\":%s,\"digest\":\"\","
+           "\"note\":\"\"}",
+           who.rank, who.attempt, (long long)step, name);
+  struct notice* said = new_notice(step, text, NULL);
+  pthread_mutex_lock(&lock);
+  if (said && !state.heard_restored) {
+    state.heard_restored = 1;
+    state.restored = said;
+    said = NULL;
+  }
+  pthread_mutex_unlock(&lock);
+  free_notice(said);
+  wake_up();
+}
+
+static void vote(int64_t step, int ok, const char* payload) {
+  char text[256];
+  snprintf(text, sizeof text, "{\"m\":\"vote\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"ok\":%s}", who.rank,
+           who.attempt, (long long)step, ok ? "true" : "false");
+  struct notice* said = new_notice(step, text, payload);
+  if (!said) return;
+  pthread_mutex_lock(&lock);
+  struct notice** end = &state.votes;
+  while (*end) end = &(*end)->next;
+  *end = said;
+  pthread_mutex_unlock(&lock);
+  wake_up();
+}
+
+void hf_vote(int64_t step, const char* path, int64_t files, int64_t bytes) {
+  char quoted[6 * text_bytes + 3], text[message_bytes];
+  if (!is_on()) return;
+  hfc_json_quote(path ? path : "", text_bytes, quoted);
+  snprintf(text, sizeof text, "{\"kind\":\"files\",\"path\":%s,\"files\":%lld,\"bytes\":%lld}", quoted,
+           (long long)files, (long long)bytes);
+  vote(step, 1, text);
+}
+
+void hf_vote_failed(int64_t step, const char* why) {
+  char text[text_bytes];
+  if (!is_on()) return;
+  snprintf(text, sizeof text, "%s", why && *why ? why : "the program does not say why");
+  for (char* c = text; *c; ++c)
+    if (*c == '\n') *c = ' ';
+  vote(step, 0, text);
+}
+
+enum hf_outcome hf_outcome(int64_t step) {
+  enum hf_outcome outcome = HF_UNDECIDED;
+  if (!is_on() || step < 0) return outcome;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < outcomes_kept; ++i)
+    if (state.outcomes[i].step == step) outcome = state.outcomes[i].outcome;
+  pthread_mutex_unlock(&lock);
+  return outcome;
+}
+
+static void last_word(const char* text) {
+  struct notice* said = new_notice(-1, text, NULL);
+  if (!said) return;
+  pthread_mutex_lock(&lock);
+  struct notice* before = state.last_word;
+  state.last_word = said;
+  state.taken = 0;
+  pthread_mutex_unlock(&lock);
+  free_notice(before);
+  wake_up();
+}
+
+void hf_finished(int64_t step) {
+  char loss[32], text[512];
+  if (!is_on()) return;
+  number_text(slot.metrics_step < 0 ? (double)NAN : slot.loss, loss);
+  int n = snprintf(text, sizeof text, "{\"m\":\"finished\",\"rank\":%d,\"attempt\":%d,\"state\":", who.rank,
+                   who.attempt);
+  if (who.rank == 0)
+    snprintf(text + n, sizeof text - (size_t)n,
+             "{\"step\":%lld,\"tokens\":%lld,\"loss\":%s,\"digest\":\"\"}}", (long long)step,
+             (long long)slot.tokens, loss);
+  else
+    snprintf(text + n, sizeof text - (size_t)n, "null}");
+  last_word(text);
+}
+
+void hf_failed(int exit_code, const char* text) {
+  char quoted[6 * text_bytes + 3], message[message_bytes];
+  if (!is_on()) return;
+  hfc_json_quote(text ? text : "", text_bytes, quoted);
+  snprintf(message, sizeof message,
+           "{\"m\":\"failed\",\"rank\":%d,\"attempt\":%d,\"exit_code\":%d,\"why\":%s}", who.rank, who.attempt,
+           exit_code < 0 || exit_code > 255 ? 1 : exit_code, quoted);
+  last_word(message);
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Nanoseconds of a call of the client, in C and in Python, with an agent that listens and without one.
+client.py CLIENT_BENCH; for scripts/bench/client.sh."""
+
+import json
+import os
+import pathlib
+import secrets
+import subprocess
+import sys
+import tempfile
+
+source = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(source / "tests/client"), str(source / "client/python")]
+from python_test import Agent  # noqa: E402
+
+PYTHON = r"""
+import json, statistics, time, holdfast
+hf = holdfast.open()
+def measure(call, calls=200000, rounds=11):
+    each = []
+    for _ in range(rounds):
+        begin = time.perf_counter_ns()
+        for i in range(calls): call(i)
+        each.append((time.perf_counter_ns() - begin) / calls)
+    return {"median_ns": round(statistics.median(each), 1), "slowest_round_ns": round(max(each), 1)}
+print(json.dumps({"agent": hf.supervised, "at": measure(lambda i: hf.at(i, "forward")),
+                  "metrics": measure(lambda i: hf.metrics(1.0, i, 0.25)), "orders": measure(lambda i: hf.orders()),
+                  "nothing": measure(lambda i: None)}))
+"""
+
+
+def run(argv, environment):
+    return json.loads(subprocess.run(argv, env=environment, check=True, capture_output=True, text=True).stdout)
+
+
+def main():
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    bare["PYTHONPATH"] = str(source / "client/python")
+    results = {"c": [], "python": []}
+    with tempfile.TemporaryDirectory() as folder:
+        key = secrets.token_bytes(32)
+        path = os.path.join(folder, "agent.sock")
+        pathlib.Path(folder, "key").write_text(key.hex())
+        agent = Agent(path, key)
+        place = {"AGENT_SOCKET": path, "KEY_FILE": os.path.join(folder, "key"), "RANK": "0", "ATTEMPT": "1", "TERM": "1"}
+        supervised = {**bare, **{"HOLDFAST_" + name: value for name, value in place.items()}}
+        for environment in (supervised, bare):
+            for language, argv in (("c", [sys.argv[1]]), ("python", [sys.executable, "-c", PYTHON])):
+                heard = len(agent.heard)
+                result = run(argv, environment)
+                result["messages"] = len(agent.heard) - heard
+                if bool(result["messages"]) != result["agent"]:
+                    sys.exit(f"{language}: agent {result['agent']}, and {result['messages']} messages came")
+                results[language].append(result)
+        agent.close()
+    print("RESULT " + json.dumps(results))
+
+
+main()

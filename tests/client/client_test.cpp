@@ -1,0 +1,392 @@
+// The client for any program, in C and in Python: a process that does what it is told, and the production's
+// connection, handshake and messages at the other end.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "src/base/clock.hpp"
+#include "src/base/env.hpp"
+#include "src/base/files.hpp"
+#include "src/base/rank_env.hpp"
+#include "src/base/subprocess.hpp"
+#include "src/control/message.hpp"
+#include "src/control/session.hpp"
+#include "tests/control/loop_thread.hpp"
+
+namespace holdfast::control {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// What an agent hears of a rank; what is no message of a rank is a failure of the test.
+struct HearingAgent {
+  HearingAgent(RealLoop& loop, const Address& address, const Key& secret)
+      : listener(loop, address, secret, [this](ChannelPtr accepted) {
+          channel = std::move(accepted);
+          greeted = false;
+          channel->handle({nullptr, [this](std::string_view text) { take(text); },
+                           [this](const std::string&) { ++gone; }});
+        }) {}
+  void take(std::string_view text) {
+    std::string why;
+    if (!greeted) {
+      const auto hello = decode<Hello>(text, why);
+      ASSERT_TRUE(hello) << why;
+      greeted = true;
+      return hellos.push_back(*hello);
+    }
+    const auto message = decode<RankToAgent>(text, why);
+    ASSERT_TRUE(message) << why << ": " << text;
+    if (const auto* now = std::get_if<RankProgress>(&*message)) {
+      progress = *now;
+      ++beats;
+    }
+    heard.push_back(*message);
+  }
+  template <class T>
+  std::vector<T> all() const {
+    std::vector<T> out;
+    for (const auto& message : heard)
+      if (const auto* m = std::get_if<T>(&message)) out.push_back(*m);
+    return out;
+  }
+  ChannelPtr channel;
+  bool greeted = false;
+  std::vector<Hello> hellos;
+  std::vector<RankToAgent> heard;
+  RankProgress progress;
+  int beats = 0, gone = 0;
+  Listener listener;
+};
+
+/// A process that carries out one call for each line.
+class Program {
+ public:
+  Program(std::vector<std::string> argv, const std::vector<std::string>& environment) {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    std::vector<char*> arguments, variables;
+    for (auto& argument : argv) arguments.push_back(argument.data());
+    auto all = environment;
+    for (auto& variable : all) variables.push_back(variable.data());
+    arguments.push_back(nullptr), variables.push_back(nullptr);
+    EXPECT_EQ(::posix_spawnp(&pid_, arguments[0], &actions, nullptr, arguments.data(), variables.data()), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    ::close(ends[1]);
+    fd_ = ends[0];
+  }
+  ~Program() {
+    if (pid_ > 0) ::kill(pid_, SIGKILL), end();
+    ::close(fd_);
+  }
+  std::string ask(const std::string& line) {
+    const std::string text = line + "\n";
+    EXPECT_EQ(::send(fd_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+    std::string answer;
+    for (char c = 0; ::read(fd_, &c, 1) == 1 && c != '\n';) answer += c;
+    return answer;
+  }
+  void tell(const std::string& line) { EXPECT_EQ(ask(line), "ok") << line; }
+  int exit_with(int code) {
+    const std::string text = "exit " + std::to_string(code) + "\n";
+    EXPECT_EQ(::send(fd_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+    return end();
+  }
+  int end() {
+    int status = -1;
+    EXPECT_EQ(::waitpid(std::exchange(pid_, 0), &status, 0) > 0, true);
+    return exit_status(status);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+  int fd_ = -1;
+};
+
+class ClientTest : public testing::TestWithParam<std::string> {
+ protected:
+  ClientTest() {
+    place.rank = 3;
+    place.world = 4;
+    place.term = 2;
+    place.attempt = 5;
+    place.node = "dgx001";
+    place.run_dir = folder.path;
+    place.agent_socket = folder.path / "agent.sock";
+    place.key_file = folder.path / "key";
+    place.durable_steps = {300, 200};
+    start_agent();
+  }
+  ~ClientTest() override {
+    program.reset();
+    stop_agent();
+    loop.end();
+  }
+  void start_agent() {
+    loop.call([this] { agent = std::make_unique<HearingAgent>(loop.loop, place.agent_socket, secret); });
+  }
+  void stop_agent() {
+    loop.call([this] { agent.reset(); });
+  }
+  void start(bool supervised = true) {
+    files::replace_atomically(place.key_file, to_hex(rank_key(secret, {place.rank, place.attempt})) + "\n");
+    auto environment = env::without({"HOLDFAST_", "PYTHONPATH"});
+    if (supervised)
+      for (auto& variable : to_variables(place)) environment.push_back(variable);
+    environment.push_back("PYTHONPATH=" HOLDFAST_SOURCE_DIR "/client/python");
+    environment.push_back("PYTHONDONTWRITEBYTECODE=1");
+    const std::vector<std::string> argv =
+        GetParam() == "C"
+            ? std::vector<std::string>{CLIENT_DRIVER}
+            : std::vector<std::string>{"python3", HOLDFAST_SOURCE_DIR "/tests/client/driver.py"};
+    program = std::make_unique<Program>(argv, environment);
+  }
+  void connect() {
+    start();
+    ASSERT_EQ(program->ask("open"), "1");
+    ASSERT_TRUE(until([this] { return agent->beats > 0; }));
+  }
+  bool until(const std::function<bool()>& there) { return loop.until(there); }
+  void say(const Message& message) {
+    loop.call([&] { agent->channel->send(encode(message)); });
+  }
+  template <class T>
+  std::vector<T> all() {
+    return loop.call([this] { return agent->all<T>(); });
+  }
+  /// Asks until the answer is this one, as long as the test has time.
+  bool answers(const std::string& question, const std::string& wanted) {
+    return until([&] { return asked_outside(question) == wanted; });
+  }
+  std::string asked_outside(const std::string& question) { return program->ask(question); }
+
+  test::Folder folder;
+  const Key secret = random_key();
+  RankEnv place;
+  std::unique_ptr<HearingAgent> agent;
+  test::LoopThread loop;
+  std::unique_ptr<Program> program;
+};
+
+TEST_P(ClientTest, SaysWhoItIsWhereItIsAndWhatItMeasures) {
+  connect();
+  loop.call([this] {
+    ASSERT_EQ(agent->hellos.size(), 1u);
+    const Hello& hello = agent->hellos[0];
+    EXPECT_EQ(hello.role, Hello::Role::rank);
+    EXPECT_EQ(hello.node, "dgx001");
+    EXPECT_EQ(hello.rank, 3);
+    EXPECT_EQ(hello.attempt, 5);
+    EXPECT_EQ(hello.term, 2);
+    EXPECT_EQ(hello.pid, program->pid());
+    EXPECT_EQ(agent->channel->proved_rank(), (RankId{3, 5}));
+    EXPECT_EQ(agent->progress.step, -1);
+    EXPECT_EQ(agent->progress.phase, Phase::starting);
+  });
+  EXPECT_EQ(program->ask("newest"), "300");
+  program->tell("restored 17 shared");
+  program->tell("at 17 backward");
+  program->tell("at 18 optimizer");
+  program->tell("metrics 2.5 4096 0.25");
+  EXPECT_TRUE(until([this] {
+    return agent->progress.step == 18 && agent->progress.phase == Phase::optimizer &&
+           agent->progress.moves == 2 && agent->progress.compute_us == 250000 &&
+           !agent->all<RankMetrics>().empty();
+  }));
+  const auto restored = all<RankRestored>();
+  ASSERT_EQ(restored.size(), 1u);
+  EXPECT_EQ(restored[0].from.step, 17);
+  EXPECT_EQ(restored[0].from.level, "shared");
+  const auto metrics = all<RankMetrics>();
+  ASSERT_EQ(metrics.size(), 1u) << "said once";
+  EXPECT_EQ(metrics[0].step, 18);
+  EXPECT_EQ(metrics[0].loss, 2.5);
+  EXPECT_EQ(metrics[0].tokens, 4096);
+  program->tell("metrics nan 8192 0");
+  EXPECT_TRUE(until([this] { return agent->all<RankMetrics>().size() == 2; }));
+  EXPECT_TRUE(std::isnan(all<RankMetrics>()[1].loss));
+}
+
+TEST_P(ClientTest, AProgramThatJustStepsHasTheStateOfItsFirstStep) {
+  connect();
+  program->tell("at -1 data");
+  program->tell("at 40 forward");
+  program->tell("at 41 forward");
+  ASSERT_TRUE(until([this] { return !agent->all<RankRestored>().empty(); }));
+  EXPECT_EQ(all<RankRestored>()[0].from.step, 40);
+  EXPECT_EQ(all<RankRestored>()[0].from.level, "shared");
+}
+
+TEST_P(ClientTest, VotesAndHearsTheOutcome) {
+  connect();
+  program->tell("vote 20 3 1048576 /shared/\"a b\"/step-20");
+  program->tell("vote_failed 30 no space left");
+  ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 2; }));
+  const auto votes = all<RankVote>();
+  EXPECT_TRUE(votes[0].ok);
+  EXPECT_EQ(votes[0].step, 20);
+  const json payload = json::parse(votes[0].payload);
+  EXPECT_EQ(payload,
+            (json{{"kind", "files"}, {"path", "/shared/\"a b\"/step-20"}, {"files", 3}, {"bytes", 1048576}}));
+  EXPECT_FALSE(votes[1].ok);
+  EXPECT_EQ(votes[1].payload, "no space left");
+  EXPECT_EQ(program->ask("outcome 20"), "0");
+  say(CommitOutcome{5, 20, true, ""});
+  say(CommitOutcome{5, 30, false, "rank 3: no space left"});
+  EXPECT_TRUE(answers("outcome 30", "2"));
+  EXPECT_EQ(program->ask("outcome 20"), "1");
+  EXPECT_EQ(program->ask("outcome 40"), "0");
+}
+
+TEST_P(ClientTest, OrdersAreGivenOutOnceOrStay) {
+  connect();
+  EXPECT_EQ(program->ask("orders"), "0 0 0 0 -1 ");
+  say(Pause{true});
+  EXPECT_TRUE(answers("orders", "1 0 0 1 -1 "));
+  say(Pause{false});
+  EXPECT_TRUE(answers("orders", "0 0 0 0 -1 "));
+  say(Drain{false, "an order of mia"});
+  EXPECT_TRUE(answers("orders", "1 1 0 0 -1 an order of mia"));
+  EXPECT_EQ(program->ask("orders"), "0 0 0 0 -1 ") << "it is given out once";
+  say(Drain{false, "an order of mia"});  // a new agent repeats it
+  say(Drain{false, "another"});
+  EXPECT_TRUE(answers("orders", "1 1 0 0 -1 another"));
+  say(Pause{true});
+  EXPECT_TRUE(answers("orders", "1 0 0 1 -1 "));
+  say(Drain{true, "SIGTERM", static_cast<std::int64_t>(unix_seconds()) + 86400});
+  ASSERT_TRUE(until([this] { return asked_outside("orders").starts_with("1 1 1 0 86"); })) << "and no pause";
+  EXPECT_TRUE(asked_outside("orders").starts_with("1 0 1 0 86")) << "the order to stop stays";
+  say(Drain{true, "another"});
+  say(CommitOutcome{5, 50, true, ""});
+  EXPECT_TRUE(answers("outcome 50", "1"));
+  EXPECT_THAT(program->ask("orders"), HasSubstr("SIGTERM"));
+}
+
+TEST_P(ClientTest, TheNextAgentHearsWhatHasHadNoAnswer) {
+  connect();
+  program->tell("restored 10 shared");
+  program->tell("vote 20 1 1 a");
+  program->tell("vote 30 1 1 b");
+  ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 2; }));
+  say(CommitOutcome{5, 20, true, ""});
+  ASSERT_TRUE(answers("outcome 20", "1"));
+  stop_agent();
+  program->tell("vote 40 1 1 c");  // said to nobody
+  program->tell("at 41 data");
+  start_agent();
+  ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 2 && agent->progress.step == 41; }));
+  std::vector<std::int64_t> steps;
+  for (const auto& vote : all<RankVote>()) steps.push_back(vote.step);
+  EXPECT_THAT(steps, ElementsAre(30, 40));
+  EXPECT_EQ(all<RankRestored>().size(), 1u);
+}
+
+TEST_P(ClientTest, LastWordsReachTheAgentBeforeTheProcessEnds) {
+  connect();
+  program->tell("at 9 finishing");
+  program->tell("failed 93 the loss is not a number\tor \"so\"");
+  std::thread answering([this] {
+    EXPECT_TRUE(until([this] { return agent->all<RankFailed>().size() == 1; }));
+    say(Taken{});
+  });
+  EXPECT_EQ(program->exit_with(93), 93);
+  answering.join();
+  EXPECT_EQ(all<RankFailed>()[0].exit_code, 93);
+  EXPECT_EQ(all<RankFailed>()[0].why, "the loss is not a number\tor \"so\"");
+  EXPECT_EQ(loop.call([this] { return agent->progress.step; }), 9);
+}
+
+TEST_P(ClientTest, Rank0BringsTheFinalState) {
+  place.rank = 0;
+  connect();
+  program->tell("at 100 finishing");
+  program->tell("metrics 1.5 51200 0");
+  program->tell("finished 100");
+  ASSERT_TRUE(until([this] { return agent->all<RankFinished>().size() == 1; }));
+  const auto state = all<RankFinished>()[0].state;
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->step, 100);
+  EXPECT_EQ(state->tokens, 51200);
+  EXPECT_EQ(state->loss, 1.5);
+  say(Taken{});
+  program->tell("close");
+  EXPECT_EQ(program->ask("open"), "0") << "a client is opened once";
+  EXPECT_EQ(program->exit_with(0), 0);
+}
+
+TEST_P(ClientTest, AnAgentThatDoesNotAnswerDelaysTheEndByTwoSecondsAtMost) {
+  connect();
+  program->tell("finished 1");
+  EXPECT_EQ(program->exit_with(0), 0);  // it does end
+}
+
+TEST_P(ClientTest, AChildOfForkSaysNothing) {
+  connect();
+  program->tell("at 7 forward");
+  EXPECT_EQ(program->ask("fork"), "0");
+  program->tell("at 8 forward");
+  ASSERT_TRUE(until([this] { return agent->progress.step == 8; }));
+  EXPECT_TRUE(all<RankVote>().empty() && all<RankFailed>().empty());
+  loop.call([this] {
+    EXPECT_EQ(agent->hellos.size(), 1u);
+    EXPECT_EQ(agent->gone, 0) << "the connection is the same";
+  });
+}
+
+TEST_P(ClientTest, WithoutAnAgentNothingHappens) {
+  start(false);
+  EXPECT_EQ(program->ask("open"), "0");
+  for (const char* line : {"at 1 forward", "metrics 1 1 1", "restored 1 fresh", "vote 1 1 1 a",
+                           "vote_failed 1 b", "finished 1", "failed 1 c", "close"})
+    program->tell(line);
+  EXPECT_EQ(program->ask("orders"), "0 0 0 0 -1 ");
+  EXPECT_EQ(program->ask("outcome 1"), "0");
+  EXPECT_EQ(program->ask("newest"), "-1");
+  EXPECT_EQ(program->exit_with(3), 3);
+  EXPECT_TRUE(loop.call([this] { return agent->hellos.empty(); }));
+}
+
+TEST_P(ClientTest, AnotherRanksKeyIsNotTaken) {
+  start();
+  files::replace_atomically(place.key_file, to_hex(rank_key(secret, {2, 5})) + "\n");
+  EXPECT_EQ(program->ask("open"), "1") << "it goes on without the agent";
+  program->tell("at 1 forward");
+  EXPECT_EQ(program->exit_with(0), 0);
+  EXPECT_TRUE(loop.call([this] { return agent->hellos.empty(); }));
+}
+
+TEST_P(ClientTest, NonsenseFromTheAgentIsPassedOver) {
+  connect();
+  loop.call([this] {
+    for (const char* text : {"nonsense", "[1]", "{", R"({"m":7})", R"({"m":"commit_outcome","step":20})",
+                             R"({"m":"a message of a later version","x":{"y":[1,{"z":"\u0041"}]}})",
+                             R"({"m":"drain","stop":"yes"})"})
+      agent->channel->send(text);
+    agent->channel->send(encode(Finish{0}));
+    // A field of a later version, before those that are known.
+    agent->channel->send(
+        R"({"a":[{"m":"x"},"]"],"attempt":5,"durable":true,"m":"commit_outcome","step":20,"why":""})");
+  });
+  EXPECT_TRUE(answers("outcome 20", "1"));
+  EXPECT_TRUE(asked_outside("orders").starts_with("0"));
+}
+
+INSTANTIATE_TEST_SUITE_P(InBothLanguages, ClientTest, testing::Values("C", "Python"),
+                         [](const auto& at) { return at.param; });
+
+}  // namespace
+}  // namespace holdfast::control

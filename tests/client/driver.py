@@ -1,0 +1,60 @@
+"""The same as driver.c, with the Python package."""
+
+import os
+import sys
+
+import holdfast
+
+hf = None
+say = lambda *words: print(*words, flush=True)
+for line in sys.stdin:
+    name, *rest = line.rstrip("\n").split(" ", 1)
+    text = rest[0] if rest else ""
+    words = text.split(" ")
+    if name == "open":
+        hf = holdfast.open()
+        say(int(hf.supervised))
+        continue
+    assert hf is not None
+    if name == "at":
+        hf.at(int(words[0]), words[1])  # type: ignore[arg-type]
+    elif name == "metrics":
+        hf.metrics(float(words[0]), int(words[1]), float(words[2]))
+    elif name == "restored":
+        hf.restored(int(words[0]), words[1])
+    elif name == "vote":
+        hf.vote(int(words[0]), text.split(" ", 3)[3], files=int(words[1]), bytes=int(words[2]))
+    elif name == "vote_failed":
+        hf.vote_failed(int(words[0]), text.split(" ", 1)[1])
+    elif name == "orders":
+        order = hf.orders()
+        left = -1 if order.seconds_left is None else order.seconds_left
+        say(int(bool(order)), int(order.save), int(order.stop), int(order.pause), f"{left:.0f}", order.reason)
+        continue
+    elif name == "outcome":
+        say({None: 0, True: 1, False: 2}[hf.outcome(int(words[0]))])
+        continue
+    elif name == "newest":
+        say(hf.newest)
+        continue
+    elif name == "finished":
+        hf.finished(int(words[0]))
+    elif name == "failed":
+        hf.failed(text.split(" ", 1)[1], int(words[0]))
+    elif name == "fork":
+        child = os.fork()
+        if child == 0:
+            hf.at(99)
+            hf.vote(99, "child")
+            hf.failed("child")
+            sys.exit(int(holdfast.open().supervised) + int(bool(hf.orders())))
+        say(os.waitpid(child, 0)[1])
+        continue
+    elif name == "close":
+        hf.close()
+    elif name == "exit":
+        sys.exit(int(words[0]))
+    else:
+        say("what?", line)
+        continue
+    say("ok")

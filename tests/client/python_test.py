@@ -1,0 +1,192 @@
+"""The Python client by itself: its handshake and seals against an agent that is written here, versions, limits."""
+
+import hashlib
+import hmac
+import json
+import math
+import os
+import pathlib
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import holdfast
+from holdfast import _client, _link
+
+
+def mac(key, text):
+    return hmac.new(key, text.encode(), hashlib.sha512).digest()[:32]
+
+
+class Agent:
+    """Accepts one connection after another, by the text of docs/protocol.md."""
+
+    def __init__(self, path, key, version=2, oldest=2):
+        self.key, self.version, self.oldest = key, version, oldest
+        self.heard, self.refused, self.changed = [], 0, threading.Condition()
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen(4)
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            with connection:
+                try:
+                    self._talk(connection)
+                except (OSError, ValueError, KeyError):
+                    with self.changed:
+                        self.refused += 1
+                        self.changed.notify_all()
+
+    def _talk(self, connection):
+        lines = connection.makefile("r", newline="\n")
+        mine = secrets.token_hex(32)
+        hello = {"holdfast": self.version, "nonce": mine}
+        if self.oldest is not None:
+            hello["oldest"] = self.oldest
+        connection.sendall((json.dumps(hello) + "\n").encode())
+        answer = json.loads(lines.readline())
+        both = mine + answer["nonce"]
+        if answer["proof"] != mac(self.key, "client" + both).hex():
+            raise ValueError("no proof")
+        connection.sendall((json.dumps({"proof": mac(self.key, "server" + both).hex()}) + "\n").encode())
+        self.session, self.sent, self.connection = mac(self.key, "session" + both), 0, connection
+        for number, line in enumerate(lines):
+            text, _, seal = line.rstrip("\n").rpartition("\t")
+            if seal != mac(self.session, f"c{number} {text}").hex():
+                raise ValueError("a broken seal")
+            with self.changed:
+                self.heard.append(text)
+                self.changed.notify_all()
+
+    def say(self, message, seal=None):
+        text = json.dumps(message)
+        seal = seal or mac(self.session, f"s{self.sent} {text}").hex()
+        self.sent += 1
+        self.connection.sendall(f"{text}\t{seal}\n".encode())
+
+    def messages(self, name):
+        return [m for m in (json.loads(text.split("\t")[0]) for text in self.heard) if m["m"] == name]
+
+    def until(self, there):
+        with self.changed:
+            return self.changed.wait_for(there, 30)
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+class ClientTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.socket = os.path.join(self.folder.name, "agent.sock")
+        self.key = secrets.token_bytes(32)
+        self.agent = self.client = None
+
+    def tearDown(self):
+        if self.client:
+            self.client._on and self.client.close()
+        if self.agent:
+            self.agent.close()
+        self.folder.cleanup()
+
+    def place(self, **changes):
+        key_file = os.path.join(self.folder.name, "key")
+        pathlib.Path(key_file).write_text(self.key.hex() + "\n")
+        environment = {"HOLDFAST_AGENT_SOCKET": self.socket, "HOLDFAST_KEY_FILE": key_file, "HOLDFAST_RANK": "0",
+                       "HOLDFAST_ATTEMPT": "5", "HOLDFAST_TERM": "2", "HOLDFAST_NODE": "dgx001",
+                       "HOLDFAST_DURABLE_STEPS": "300,200"}
+        environment.update(changes)
+        return _link.place_from({name: value for name, value in environment.items() if value is not None})
+
+    def connect(self, **agent):
+        self.agent = Agent(self.socket, self.key, **agent)
+        self.client = _client.Client(self.place())
+
+    def test_versions_that_meet(self):
+        self.connect(version=7, oldest=2)
+        self.assertTrue(self.agent.until(lambda: self.agent.messages("hello")))
+
+    def test_versions_that_do_not_meet(self):
+        for version, oldest in ((1, None), (3, 3), (3, None)):
+            with self.assertRaises(_link.OtherVersion) as caught:
+                agent = Agent(self.socket, self.key, version=version, oldest=oldest)
+                try:
+                    _link.Link(self.place())
+                finally:
+                    agent.close()
+                    os.unlink(self.socket)
+            self.assertIn(f"the agent speaks version {version}", str(caught.exception))
+
+    def test_a_newer_agent_says_what_this_client_does_not_know(self):
+        self.connect()
+        self.agent.until(lambda: self.agent.messages("progress"))
+        self.agent.say({"m": "something new", "x": [1]})
+        self.agent.say({"m": "commit_outcome", "attempt": 5, "step": 20, "durable": True, "why": "", "new": {}})
+        self.agent.say({"m": "drain", "stop": False, "reason": "without until"})
+        self.client.vote(20, "a")
+        while self.client.outcome(20) is None or not (order := self.client.orders()):
+            pass
+        self.assertEqual(order, holdfast.Order(save=True, reason="without until"))
+
+    def test_a_broken_seal_ends_the_connection(self):
+        self.connect()
+        self.agent.until(lambda: self.agent.messages("progress"))
+        self.agent.say({"m": "drain", "stop": True, "reason": "a stranger"}, seal="0" * 64)
+        self.assertTrue(self.agent.until(lambda: len(self.agent.messages("hello")) == 2))
+        self.assertFalse(self.client.orders())
+
+    def test_the_environment(self):
+        self.assertIsNone(_link.place_from({}))
+        place = self.place()
+        self.assertEqual((place.rank, place.attempt, place.term, place.newest), (0, 5, 2, 300))
+        self.assertEqual(self.place(HOLDFAST_DURABLE_STEPS="").newest, -1)
+        stderr, sys.stderr = sys.stderr, open(os.devnull, "w")
+        try:
+            for changes in ({"HOLDFAST_RANK": "x"}, {"HOLDFAST_KEY_FILE": None}, {"HOLDFAST_KEY_FILE": "/nowhere"}):
+                self.assertIsNone(self.place(**changes))
+        finally:
+            sys.stderr.close()
+            sys.stderr = stderr
+
+    def test_values_of_any_kind(self):
+        class Number:  # as numpy's and torch's scalars
+            def __float__(self):
+                return 2.5
+
+            def __int__(self):
+                return 7
+
+        self.connect()
+        self.client.at(Number(), "no phase")
+        self.client.metrics(Number(), Number())
+        self.assertTrue(self.agent.until(lambda: self.agent.messages("metrics")))
+        self.assertEqual(self.agent.messages("metrics")[0]["loss"], 2.5)
+        self.assertEqual(self.agent.messages("metrics")[0]["step"], 7)
+        self.client.metrics("no number", None, None)
+        self.assertTrue(self.agent.until(lambda: len(self.agent.messages("metrics")) == 2))
+        self.client.metrics(math.inf)
+        self.assertTrue(self.agent.until(lambda: len(self.agent.messages("metrics")) == 3))
+        self.assertEqual([message["loss"] for message in self.agent.messages("metrics")], [2.5, None, None])
+
+    def test_without_an_agent_nothing_happens(self):
+        script = ("import holdfast, threading\nhf = holdfast.open()\nhf.at(1)\nhf.metrics(1.0)\nhf.restored(1)\n"
+                  "hf.vote(1, 'a')\nhf.finished(1)\nhf.failed('x')\nhf.close()\n"
+                  "print(bool(hf.orders()), hf.newest, hf.outcome(1), hf.supervised, threading.active_count())")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+        said = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+        self.assertEqual((said.stdout, said.stderr), ("False -1 None False 1\n", ""))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2317,SC2119 # check and soon call most functions
+# Jobs whose ranks are another program with the client, in C and in Python: examples/any-program. They are known to step and to
+# save, follow orders, survive a lost node, and a rank of theirs that is stopped is found.
+# client_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
+set -uo pipefail
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=tests/support/fault.sh
+source "$source/tests/support/fault.sh"
+
+all_cases=(c python stop)
+builds=$(dirname "$(dirname "$(realpath "$1")")")
+
+# start_ranks NAME LANGUAGE ARGUMENT...: 4 ranks, a step in 20 ms, a checkpoint every 25 steps, until `enough`.
+start_ranks() {
+  local name=$1 language=$2 program
+  shift 2
+  state=$home/$name.state
+  mkdir -p "$state" "$home/client"
+  cp -r "$source/client/python/holdfast" "$source/examples/any-program/ranks.py" "$builds/tests/client/example_ranks" "$home/client/"
+  chown -R 61000 "$state" "$home/client"
+  case $language in
+    c) program='"/shared/home/client/example_ranks"' ;;
+    python) program='"/usr/bin/python3", "/shared/home/client/ranks.py"' ;;
+  esac
+  start "$name" --set "rank.command=[$program, \"/shared/home/$name.state\", \"1000000\", \"25\", \"20\"]" --set 'rank.environment=["PYTHONPATH=/shared/home/client"]' "$@"
+}
+# What rank $1 has after $2 steps, by arithmetic of another program.
+value_of() {
+  python3 -c "
+v = $1
+for _ in range($2): v = (v * 6364136223846793005 + 1442695040888963407) % 2**64
+print(v)"
+}
+# All ranks of the last attempt ended at one step, with the values of an undisturbed run.
+ends_undisturbed() {
+  touch "$state/enough"
+  ends_as "done" 0
+  local rank attempt said step
+  attempt=$(result "$run" '.attempts | length')
+  for rank in 0 1 2 3; do
+    said=$(cat "$home/$run/logs/attempt-$(printf %04d "$attempt")/rank-$(printf %05d "$rank").log")
+    step=$(sed -n 's/.*step \([0-9]*\),.*/\1/p' <<<"$said")
+    check "$run: rank $rank ends with the undisturbed value" equal "$said" "rank $rank: step $step, $(value_of "$rank" "$step")"
+  done
+}
+attempts() { events "$run" | jq -s 'map(select(.event == "attempt_planned")) | length'; }
+has_attempts() { (($(attempts) >= $1)); }
+newest_durable() { events "$run" | jq -s 'map(select(.event == "checkpoint_durable").step) | max // -1'; }
+# restored ATTEMPT: it has said so, from storage.
+came_back() { [[ $(events "$run" | jq -rs --argjson a "$1" 'map(select(.event == "restored" and .attempt == $a))[0].level') == shared ]]; }
+
+survives() {
+  start_ranks "$1" "$1"
+  check "$run: checkpoints of its own are durable" soon 90 durable "$run" 50
+  check "$run: status says that it speaks" holds "$(mini exec holdfast status "/shared/home/$run")" "it speaks to its agents"
+  check "$run: and how far it is" holds "$(mini exec holdfast status "/shared/home/$run")" "step "
+  check "$run: an order to save is taken" mini exec holdfast ctl "/shared/home/$run" save
+  check "$run: and one to pause" mini exec holdfast ctl "/shared/home/$run" pause
+  check "$run: it holds" soon 30 holds_still
+  check "$run: and goes on" mini exec holdfast ctl "/shared/home/$run" resume
+  local node before rank
+  node=$(nth 2) before=$(newest_durable)
+  mini kill-node "$node"
+  check "$run: another attempt" soon 60 has_attempts 2
+  check "$run: it comes back from its checkpoint" soon 60 came_back 2
+  check "$run: no older than the newest durable one" at_least "$(events "$run" | jq -s 'map(select(.event == "restored" and .attempt == 2))[0].step')" "$before"
+  check "$run: it saves again" soon 60 durable "$run" $((before + 50))
+  mini revive-node "$node"
+  # One rank is stopped; nobody else waits for it.
+  node=$(nth 1) before=$(newest_durable)
+  rank=$(on "$node" pgrep -f '(example_ranks|ranks.py) /shared' | head -n 1)
+  on "$node" kill -STOP "$rank"
+  check "$run: a stopped rank is found" soon 90 has_attempts 3
+  check "$run: as a hang" equal "$(events "$run" | jq -rs 'map(select(.event == "attempt_ended" and .attempt == 2))[0] | "\(.cause) on \(.node)"')" "rank hung on $node"
+  check "$run: it saves again" soon 60 durable "$run" $((before + 50))
+  ends_undisturbed
+  check "$run: three attempts" equal "$(result "$run" '.attempts | length')" 3
+  check "$run: the final step is on record" at_least "$(result "$run" .final_step)" $((before + 50))
+  nothing_stays
+}
+holds_still() {
+  local now
+  now=$(tail -n 1 "$home/$run/logs/metrics.jsonl" | jq .step)
+  sleep 2
+  [[ $(tail -n 1 "$home/$run/logs/metrics.jsonl" | jq .step) == "$now" ]]
+}
+case_c() { survives c; }
+case_python() { survives python; }
+
+case_stop() {
+  # The program is told why it is to end and until when, saves, and says so by its exit code.
+  start_ranks stop c --set rank.kind=client
+  check "$run: checkpoints of its own are durable" soon 90 durable "$run" 50
+  check "$run: stop" mini exec holdfast ctl "/shared/home/$run" stop
+  ends_as stopped 93
+  check "$run: one attempt" equal "$(result "$run" '.attempts | length')" 1
+  check "$run: what it saved is known" equal "$(result "$run" '.why | contains("not known")')" false
+}
+
+run_alone "$@"
