@@ -64,6 +64,7 @@ class Fold {
   void operator()(const events::NodeEvicted& e) const {
     s.lost.insert(e.node);
     s.evicted.insert(e.node);
+    s.slow.erase(e.node);
     left(e.node);
   }
   void operator()(const events::SparePromoted&) const {}
@@ -73,7 +74,7 @@ class Fold {
     const auto fitness = control::fitness_called(e.fitness);
     s.health[e.node] = {fitness.value_or(control::NodeHealth::Fitness::unknown), e.evidence, e.numerics};
   }
-  void operator()(const events::Straggler&) const {}
+  void operator()(const events::Straggler& e) const { s.slow[e.node] = e.evidence; }
   void operator()(const events::PaceKnown& e) const {
     for (const auto& [phase, known] : e.phases) s.pace[phase] = known;
   }
@@ -134,7 +135,7 @@ void Fold::operator()(const events::LeaderElected& e) const {
     s.no_progress = s.restarts = s.same_step_count = 0;
     end_setbacks(s);
   }
-  s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.health.clear();
+  s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.health.clear(), s.slow.clear();
   s.setback_s = 0;  // the time is each job's; its waits go on growing
   s.pace.clear();   // other nodes, and perhaps other settings
   s.evicting.clear();

@@ -121,6 +121,7 @@ std::string status_text(const StatusFacts& f) {
     text += fmt::format("evicted     {}\n", joined({s.evicted.begin(), s.evicted.end()}, ""));
   if (!s.suspects.empty())
     text += fmt::format("suspects    {}\n", joined({s.suspects.begin(), s.suspects.end()}, ""));
+  for (const auto& [node, why] : s.slow) text += fmt::format("slow        {}\n", why);
   for (const auto& [node, why] : unfit(s)) text += fmt::format("unfit       {} {}\n", node, why);
   if (const std::string ledger = in_ledger(f); !ledger.empty())
     text += fmt::format("ledger      {}\n", ledger);
@@ -141,7 +142,8 @@ json status_json(const StatusFacts& f) {
   j["name"] = f.name, j["state"] = headline(f), j["steps"] = f.steps;
   j["nodes"] = f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
   j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;
-  j["suspects"] = f.state.suspects, j["unfit"] = unfit(f.state), j["failures"] = f.state.failures;
+  j["suspects"] = f.state.suspects, j["slow"] = f.state.slow, j["unfit"] = unfit(f.state),
+  j["failures"] = f.state.failures;
   j["paused"] = f.state.paused;
   j["saves_dropped"] = f.state.dropped, j["saves_dropped_why"] = f.state.dropped_why;
   j["planned_nodes"] = f.roster ? json(f.roster->slots()) : json(nullptr);

@@ -31,6 +31,8 @@ inline const std::vector<std::pair<Message, std::string>>& samples() {
       {RankStarted{5, 2, 99}, R"({"m":"rank_started","rank":5,"attempt":2,"pid":99})"},
       {RankProgress{5, 2, -1, Phase::collective},
        R"({"m":"progress","rank":5,"attempt":2,"step":-1,"phase":"collective","compute_us":0,"moves":0})"},
+      {RankWaits{5, 2, {40, 2500000, 3, 8000, {{8, 90000}, {0, 8000}, {12, 7000}}}},
+       R"({"m":"waits","rank":5,"attempt":2,"step":40,"window_us":2500000,"nodes":3,"median_us":8000,"longest":[{"rank":8,"us":90000},{"rank":0,"us":8000},{"rank":12,"us":7000}]})"},
       {RankRestored{0, 2, {400, "shared", "00ff", "step 500 is damaged"}},
        R"({"m":"restored","rank":0,"attempt":2,"step":400,"level":"shared","digest":"00ff","note":"step 500 is damaged"})"},
       {RankVote{1, 2, 400, true, R"({"a":"b\n"})"},

@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Is slow hardware found, and named? RUNS runs on a minipod of four nodes, half of them with an injection that the seed
+# chooses and half without, in an order that it chooses too:
+#   compute   the rank of a node is stopped for a part of every 10 ms
+#   network   what a node sends and what it is sent goes through a token bucket (tc tbf)
+#   link      the rate that a node's RDMA port shows is halved or quartered, in a stand-in for /sys
+# A run counts as found when the first event `straggler` names the node and the kind, within 50 steps of the injection.
+# Whatever else is named, and anything in an undisturbed run, is a false alarm. As root:
+#   scripts/proof/slow_hardware.sh BUILD [SEED=1] [RUNS=40]
+# Ends with one line RESULT {json}: precision, recall, F1, steps until named; exit code 0 only if F1 is 0.95 or more and every
+# node that was found was named within 50 steps. HOLDFAST_PROOF_KINDS: which kinds, all of the three. RUNS_LOG: a file to
+# which a line of JSON goes for each run; slow_hardware.sh --sum FILE... counts those of several batches together.
+set -euo pipefail
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=scripts/common.sh
+source "$source/scripts/common.sh"
+
+count() { # FILE...: of lines of JSON, one for each run
+  jq -s '
+    def ratio($a; $b): if $b == 0 then null else $a / $b end;
+    map(select(.found)) as $found
+    | ($found | length) as $tp
+    | (map(.false_alarms) | add // 0) as $fp
+    | (map(select(.injected and (.found | not))) | length) as $fn
+    | ($found | map(.steps) | sort) as $steps
+    | {proof: "slow_hardware", seeds: (map(.seed) | unique), injected: (map(select(.injected)) | length),
+       undisturbed: (map(select(.injected | not)) | length), found: $tp, false_alarms: $fp, missed: $fn,
+       precision: ratio($tp; $tp + $fp), recall: ratio($tp; $tp + $fn), f1: ratio(2 * $tp; 2 * $tp + $fp + $fn),
+       steps_until_named: {median: $steps[$steps | length / 2 | floor], longest: $steps[-1]},
+       by_kind: (map(select(.injected)) | group_by(.kind) | map({(.[0].kind): {runs: length, found: map(select(.found)) | length,
+         longest: map(.steps // 0) | max}}) | add)}' "$@"
+}
+finish() { # FILE...
+  local result
+  result=$(count "$@")
+  printf 'RESULT %s\n' "$(jq -c . <<<"$result")"
+  jq -e '.f1 >= 0.95 and (.steps_until_named.longest // 0) <= 50' <<<"$result" >/dev/null
+}
+if [[ ${1-} == --sum ]]; then
+  finish "${@:2}"
+  exit
+fi
+
+(($# >= 1)) || die "which build? scripts/proof/slow_hardware.sh BUILD [SEED] [RUNS]"
+build=$(realpath "$1")
+seed=${2:-1} runs=${3:-40}
+read -r -a kinds <<<"${HOLDFAST_PROOF_KINDS:-compute network link}"
+export HOLDFAST_TEST_FAST=1
+HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-slow.XXXXXX)
+export HOLDFAST_MINIPOD_DIR
+# shellcheck source=tests/support/tap.sh
+source "$source/tests/support/tap.sh"
+# shellcheck source=tests/support/pod.sh
+source "$source/tests/support/pod.sh"
+# shellcheck disable=SC2154 # pod, dir and home are of pod.sh
+trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM HUP
+
+log=${RUNS_LOG:-$dir/runs.jsonl}
+nodes=4 longest=50 # steps until a node must be named
+mini up --nodes $nodes
+install_programs "$build/launcher/holdfast" "$build/src/train/holdfast-train" "$build/src/tools/cli/holdfast-tool"
+make_tokens
+
+# A minimal generator, so that a seed means the same everywhere: sets `drawn` to 0 ... $1 - 1.
+state=$((seed * 7919 + 17))
+draw() {
+  state=$(((state * 1103515245 + 12345) % 2147483648))
+  drawn=$(((state >> 8) % $1))
+}
+
+# The injections. Each is begun with the node and how strong it is, and ended with the node.
+stopper='import os, signal, subprocess, sys, time
+part = float(sys.argv[1])
+while not os.path.exists("/tmp/let-go"):
+    ranks = [int(pid) for pid in subprocess.run(["pgrep", "-x", "holdfast-train"], capture_output=True, text=True).stdout.split()]
+    for _ in range(100):
+        for what, seconds in ((signal.SIGSTOP, 0.01 * part), (signal.SIGCONT, 0.01 * (1 - part))):
+            for pid in ranks:
+                try:
+                    os.kill(pid, what)
+                except ProcessLookupError:
+                    pass
+            time.sleep(seconds)'
+begin_compute() { # NODE PART
+  mini exec --root --node "$1" rm -f /tmp/let-go
+  mini exec --root --node "$1" bash -c "setsid python3 -c '$stopper' $2 </dev/null >/dev/null 2>&1 &"
+}
+end_compute() { mini exec --root --node "$1" touch /tmp/let-go; }
+begin_network() { # NODE MBIT
+  mini exec --root --node "$1" tc qdisc add dev eth0 root tbf rate "${2}mbit" burst 16kb latency 200ms
+  mini exec --root tc qdisc add dev "v${1#dgx}" root tbf rate "${2}mbit" burst 16kb latency 200ms
+}
+end_network() {
+  mini exec --root --node "$1" tc qdisc del dev eth0 root
+  mini exec --root tc qdisc del dev "v${1#dgx}" root
+}
+port_of_node() { printf '%s/sys/%s/class/infiniband/mlx5_0/ports/1' "$home" "$1"; }
+begin_link() { echo "$2 Gb/sec" >"$(port_of_node "$1")/rate"; } # NODE GBIT
+end_link() { begin_link "$1" 400; }
+
+stragglers() { events "$1" | jq -c 'select(.event == "straggler")'; }
+named() { [[ -n $(stragglers "$1") ]]; }
+named_or_past() { named "$1" || step_reached "$1" "$2"; }
+
+for ((n = 1; n <= nodes; ++n)); do
+  port=$(port_of_node "dgx00$n")
+  mkdir -p "$port"
+  echo "4: ACTIVE" >"$port/state"
+  echo "400 Gb/sec" >"$port/rate"
+done
+
+# Half of the runs are injected, each kind as often as the others.
+plan=()
+for ((i = 0; i < runs; ++i)); do
+  if ((i % 2)); then plan+=(none); else plan+=("${kinds[i / 2 % ${#kinds[@]}]}"); fi
+done
+for ((i = runs - 1; i > 0; --i)); do
+  draw $((i + 1))
+  swap=${plan[i]} plan[i]=${plan[drawn]} plan[drawn]=$swap
+done
+
+one_run() { # NUMBER KIND
+  local run=seed-$seed-run-$1 kind=$2 node strength onset job begun first
+  draw $nodes
+  node=dgx00$((drawn + 1))
+  draw 3
+  case $kind in
+    compute) strength=$(cut -d' ' -f$((drawn + 1)) <<<"0.6 0.7 0.8") ;;
+    network) strength=$(cut -d' ' -f$((drawn + 1)) <<<"15 25 40") ;;
+    link) strength=$(cut -d' ' -f$((drawn + 1)) <<<"200 200 100") ;;
+    none) strength=0 ;;
+  esac
+  draw 15
+  onset=$((15 + drawn))
+  copy_job
+  job=$(mini exec --chdir /shared/home env HOLDFAST_SYS=/shared/home/sys/%N holdfast submit job.toml --parsable \
+    --set data.tokens=/shared/home/tokens.bin --set "run.dir=/shared/home/$run" --set "run.name=$run" "${test_sets[@]}" \
+    --set train.steps=1000000 --set checkpoint.every=0 --set drill.allowed=true --set cluster.nodes=$nodes \
+    --set cluster.spares=0 --set cluster.ranks_per_node=1)
+  hold "$run" 0.1
+  soon 60 step_reached "$run" "$onset" || { show_record "$run"; die "$run does not train"; }
+  begun=$(last_step "$run")
+  [[ $kind == none ]] || "begin_$kind" "$node" "$strength"
+  soon 90 named_or_past "$run" $((begun + longest)) || show_record "$run"
+  [[ $kind == none ]] || "end_$kind" "$node"
+  # What is said at the end of a run is not lost: events are written before they count.
+  stragglers "$run" >"$dir/said.jsonl"
+  first=$(jq -r 'select(.event == "straggler") | "\(.what) \(.node) \(.ratio * 100 | round / 100)"' "$dir/said.jsonl" | head -n 1)
+  jq -cn --argjson seed "$seed" --arg run "$run" --arg kind "$kind" --arg node "$node" --arg strength "$strength" \
+    --argjson begun "$begun" --argjson step "$(last_step "$run")" --slurpfile said "$dir/said.jsonl" '
+      ($said | map({what, node})) as $all
+      | ($kind != "none" and ($all | length) > 0 and $all[0] == {what: $kind, node: $node}) as $found
+      | {seed: $seed, run: $run, kind: $kind, injected: ($kind != "none"), node: $node, strength: $strength, begun: $begun,
+         found: $found, steps: (if $found then $step - $begun else null end),
+         false_alarms: ($all | map(select($kind == "none" or . != {what: $kind, node: $node})) | unique | length),
+         said: ($said | map(.evidence))}' >>"$log"
+  say "$(tail -n 1 "$log" | jq -r '"\(.run)  \(.kind) \(if .injected then "\(.node) \(.strength)" else "" end) from step \(.begun): \(
+    if .found then "named after \(.steps) steps" elif .injected then "MISSED" else "nothing" end)\(
+    if .false_alarms > 0 then ", \(.false_alarms) FALSE" else "" end)"')  [$first]"
+  mini exec scancel "$job"
+  soon 60 job_gone "$job" && soon 60 all_idle
+}
+
+step "$runs runs of seed $seed: ${kinds[*]}"
+for ((i = 0; i < runs; ++i)); do one_run "$i" "${plan[i]}"; done
+finish "$log"
