@@ -189,9 +189,10 @@ std::optional<SlowNode> SlowWatch::find() {
   const int node = placement_[slow->slot];
   return SlowNode{
       "network", -1, node, slow->ratio,
-      fmt::format("messages to and from {} are awaited for {:.3g} ms a step, {:.2f} times as long as those of "
-                  "the median node ({:.3g} ms); its ranks do not compute late",
-                  names_[node], 1e3 * slow->mark_s, slow->ratio, 1e3 * slow->median_s)};
+      fmt::format(
+          "messages to and from {} are awaited for {:.3g} ms a step, {:.2f} times as long as those of "
+          "the median node ({:.3g} ms); its ranks do not compute late",
+          names_[node], 1e3 * slow->mark_s, slow->ratio, 1e3 * slow->median_s)};
 }
 
 bool SlowWatch::any() {

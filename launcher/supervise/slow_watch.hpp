@@ -1,8 +1,8 @@
 #pragma once
 // Ranks and nodes that slow the others down: which of them computes late, and whose network is slow. Pure.
 //
-// Compared are the facts that ranks report, always with the median of the others, so that a load that all have
-// alike names nobody:
+// Compared are the facts that ranks report, always with the median of the others, so that a load that all
+// have alike names nobody:
 //
 //   compute   a rank's own seconds of a step, by the clock, without its waits for others
 //   network   how long messages between nodes were awaited, in windows of control::Waits::window steps
@@ -11,8 +11,8 @@
 // A rank that computes late is awaited by all, and awaits nobody; behind a slow network a node is awaited and
 // awaits the others as long. So the mark of a node's network is the smaller one of two times: what the median
 // of its peers was awaited by it, and what it was awaited by the median of them. That of a slow node's
-// partner stays small, too, though others wait for it in turn: it waits for one node only. A node one of whose
-// ranks computes late is not named for its network.
+// partner stays small, too, though others wait for it in turn: it waits for one node only. A node one of
+// whose ranks computes late is not named for its network.
 //
 // Named is who is above its threshold many times in a row: `steps_in_a_row` of compute, `windows_in_a_row` of
 // network. A hiccup, however long, is one of them.
@@ -67,7 +67,7 @@ class Stragglers {
 
 struct SlowNetwork {
   int slot = -1;
-  double ratio = 0;               ///< its mark over the median
+  double ratio = 0;                 ///< its mark over the median
   double mark_s = 0, median_s = 0;  ///< a step
 };
 /// Compares how long messages to and from nodes were awaited. Less than three nodes are never compared: of
@@ -75,8 +75,8 @@ struct SlowNetwork {
 class SlowNetworks {
  public:
   static constexpr int windows_in_a_row = 3;
-  static constexpr double part_of_step = 0.1;  ///< that is lost at least, beside straggler_ratio and ...
-  static constexpr double noise = 4;           ///< ... so many times the usual distance from the median
+  static constexpr double part_of_step = 0.1;  ///< lost at least, of the time from a step to the next, ...
+  static constexpr double noise = 4;           ///< ... and so many times the usual distance from the median
 
   SlowNetworks(const config::Supervise& limits, int slots, int ranks_per_node);
   /// A window counts when all ranks have reported it.
@@ -98,10 +98,10 @@ class SlowNetworks {
   /// Sums over the ranks of a node, in seconds of a step.
   struct Window {
     int ranks = 0;
-    double awaits_s = 0;            ///< the median of its peers
+    double awaits_s = 0;  ///< the median of its peers
     double step_s = 0;
-    bool names_all = true;          ///< of its peers
-    std::vector<double> of;         ///< by slot; 0: not named
+    bool names_all = true;   ///< of its peers
+    std::vector<double> of;  ///< by slot; 0: not named
   };
   struct Own {
     double mark_s = 0;
@@ -131,8 +131,8 @@ struct SlowNode {
 class SlowWatch {
  public:
   /// `names`: of all nodes of the roster; `placement`: slot -> node.
-  SlowWatch(const config::Supervise& limits, std::vector<std::string> names, const std::vector<int>& placement,
-            int ranks_per_node);
+  SlowWatch(const config::Supervise& limits, std::vector<std::string> names,
+            const std::vector<int>& placement, int ranks_per_node);
   /// Of earlier ranks nothing counts; what was found of links stays.
   void new_attempt(const std::vector<int>& placement);
 

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Is slow hardware found, and named? RUNS runs on a minipod of four nodes, half of them with an injection that the seed
-# chooses and half without, in an order that it chooses too:
+# Is slow hardware found, and named? RUNS jobs on a minipod of four nodes, each undisturbed for 50 steps or more, which is one
+# labelled period, and then with an injection, which is another. The seed chooses the order of the kinds, the node, how
+# strong it is, and when it begins:
 #   compute   the rank of a node is stopped for a part of every 10 ms
 #   network   what a node sends and what it is sent goes through a token bucket (tc tbf)
 #   link      the rate that a node's RDMA port shows is halved or quartered, in a stand-in for /sys
-# A run counts as found when the first event `straggler` names the node and the kind, within 50 steps of the injection.
-# Whatever else is named, and anything in an undisturbed run, is a false alarm. As root:
-#   scripts/proof/slow_hardware.sh BUILD [SEED=1] [RUNS=40]
+# An injection counts as found when the first event `straggler` after it names the node and the kind, within 50 steps.
+# Whatever else is named, and anything in an undisturbed period, is a false alarm. As root:
+#   scripts/proof/slow_hardware.sh BUILD [SEED=1] [RUNS=20]
 # Ends with one line RESULT {json}: precision, recall, F1, steps until named; exit code 0 only if F1 is 0.95 or more and every
 # node that was found was named within 50 steps. HOLDFAST_PROOF_KINDS: which kinds, all of the three. RUNS_LOG: a file to
-# which a line of JSON goes for each run; slow_hardware.sh --sum FILE... counts those of several batches together.
+# which a line of JSON goes for each period; slow_hardware.sh --sum FILE... counts those of several batches together.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/common.sh
 source "$source/scripts/common.sh"
 
-count() { # FILE...: of lines of JSON, one for each run
+count() { # FILE...: of lines of JSON, one for each period
   jq -s '
     def ratio($a; $b): if $b == 0 then null else $a / $b end;
     map(select(.found)) as $found
@@ -24,7 +25,7 @@ count() { # FILE...: of lines of JSON, one for each run
     | (map(select(.injected and (.found | not))) | length) as $fn
     | ($found | map(.steps) | sort) as $steps
     | {proof: "slow_hardware", seeds: (map(.seed) | unique), injected: (map(select(.injected)) | length),
-       undisturbed: (map(select(.injected | not)) | length), found: $tp, false_alarms: $fp, missed: $fn,
+       undisturbed: (map(select(.injected | not)) | length), jobs: (map(.run) | unique | length), found: $tp, false_alarms: $fp, missed: $fn,
        precision: ratio($tp; $tp + $fp), recall: ratio($tp; $tp + $fn), f1: ratio(2 * $tp; 2 * $tp + $fp + $fn),
        steps_until_named: {median: $steps[$steps | length / 2 | floor], longest: $steps[-1]},
        by_kind: (map(select(.injected)) | group_by(.kind) | map({(.[0].kind): {runs: length, found: map(select(.found)) | length,
@@ -43,7 +44,7 @@ fi
 
 (($# >= 1)) || die "which build? scripts/proof/slow_hardware.sh BUILD [SEED] [RUNS]"
 build=$(realpath "$1")
-seed=${2:-1} runs=${3:-40}
+seed=${2:-1} runs=${3:-20}
 read -r -a kinds <<<"${HOLDFAST_PROOF_KINDS:-compute network link}"
 export HOLDFAST_TEST_FAST=1
 HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-slow.XXXXXX)
@@ -100,7 +101,7 @@ begin_link() { echo "$2 Gb/sec" >"$(port_of_node "$1")/rate"; } # NODE GBIT
 end_link() { begin_link "$1" 400; }
 
 stragglers() { events "$1" | jq -c 'select(.event == "straggler")'; }
-named() { [[ -n $(stragglers "$1") ]]; }
+named() { (($(stragglers "$1" | wc -l) > $(wc -l <"$dir/seen.jsonl"))); }
 named_or_past() { named "$1" || step_reached "$1" "$2"; }
 
 for ((n = 1; n <= nodes; ++n)); do
@@ -110,54 +111,62 @@ for ((n = 1; n <= nodes; ++n)); do
   echo "400 Gb/sec" >"$port/rate"
 done
 
-# Half of the runs are injected, each kind as often as the others.
+# Each kind as often as the others.
 plan=()
-for ((i = 0; i < runs; ++i)); do
-  if ((i % 2)); then plan+=(none); else plan+=("${kinds[i / 2 % ${#kinds[@]}]}"); fi
-done
+for ((i = 0; i < runs; ++i)); do plan+=("${kinds[i % ${#kinds[@]}]}"); done
 for ((i = runs - 1; i > 0; --i)); do
   draw $((i + 1))
   swap=${plan[i]} plan[i]=${plan[drawn]} plan[drawn]=$swap
 done
 
+# write_down RUN KIND NODE STRENGTH BEGUN: a period has ended; $dir/seen.jsonl has the events that are older.
+write_down() {
+  stragglers "$1" >"$dir/said.jsonl"
+  jq -cn --argjson seed "$seed" --arg run "$1" --arg kind "$2" --arg node "$3" --arg strength "$4" --argjson begun "$5" \
+    --argjson step "$(last_step "$1")" --slurpfile seen "$dir/seen.jsonl" --slurpfile said "$dir/said.jsonl" '
+      $said[$seen | length:] as $new
+      | ($new | map({what, node})) as $all
+      | ($kind != "none" and $all[0] == {what: $kind, node: $node}) as $found
+      | {seed: $seed, run: $run, kind: $kind, injected: ($kind != "none"), node: $node, strength: $strength, begun: $begun,
+         found: $found, steps: (if $found then $step - $begun else null end),
+         false_alarms: ($all | map(select($kind == "none" or . != {what: $kind, node: $node})) | unique | length),
+         said: ($new | map(.evidence))}' >>"$log"
+  mv "$dir/said.jsonl" "$dir/seen.jsonl"
+  tail -n 1 "$log" | jq -r '"         \(.run)  from step \(.begun)  \(.kind) \(if .injected then "\(.node) \(.strength)" else "" end): \(
+    if .found then "named after \(.steps) steps" elif .injected then "MISSED" else "nothing" end)\(
+    if .false_alarms > 0 then ", \(.false_alarms) FALSE: \(.said)" else "" end)"'
+}
+
 one_run() { # NUMBER KIND
-  local run=seed-$seed-run-$1 kind=$2 node strength onset job begun first
+  local run=seed-$seed-run-$1 kind=$2 node strength onset job
+  local -a strengths
   draw $nodes
   node=dgx00$((drawn + 1))
-  draw 3
   case $kind in
-    compute) strength=$(cut -d' ' -f$((drawn + 1)) <<<"0.6 0.7 0.8") ;;
-    network) strength=$(cut -d' ' -f$((drawn + 1)) <<<"15 25 40") ;;
-    link) strength=$(cut -d' ' -f$((drawn + 1)) <<<"200 200 100") ;;
-    none) strength=0 ;;
+    compute) strengths=(0.6 0.7 0.8) ;;
+    network) strengths=(15 25 40) ;;
+    link) strengths=(200 200 100) ;;
+    *) die "which kind is $kind? compute, network or link" ;;
   esac
-  draw 15
-  onset=$((15 + drawn))
+  draw 3
+  strength=${strengths[drawn]}
+  draw 10
+  onset=$((10 + longest + drawn))
   copy_job
   job=$(mini exec --chdir /shared/home env HOLDFAST_SYS=/shared/home/sys/%N holdfast submit job.toml --parsable \
     --set data.tokens=/shared/home/tokens.bin --set "run.dir=/shared/home/$run" --set "run.name=$run" "${test_sets[@]}" \
     --set train.steps=1000000 --set checkpoint.every=0 --set drill.allowed=true --set cluster.nodes=$nodes \
-    --set cluster.spares=0 --set cluster.ranks_per_node=1)
-  hold "$run" 0.1
-  soon 60 step_reached "$run" "$onset" || { show_record "$run"; die "$run does not train"; }
-  begun=$(last_step "$run")
-  [[ $kind == none ]] || "begin_$kind" "$node" "$strength"
-  soon 90 named_or_past "$run" $((begun + longest)) || show_record "$run"
-  [[ $kind == none ]] || "end_$kind" "$node"
-  # What is said at the end of a run is not lost: events are written before they count.
-  stragglers "$run" >"$dir/said.jsonl"
-  first=$(jq -r 'select(.event == "straggler") | "\(.what) \(.node) \(.ratio * 100 | round / 100)"' "$dir/said.jsonl" | head -n 1)
-  jq -cn --argjson seed "$seed" --arg run "$run" --arg kind "$kind" --arg node "$node" --arg strength "$strength" \
-    --argjson begun "$begun" --argjson step "$(last_step "$run")" --slurpfile said "$dir/said.jsonl" '
-      ($said | map({what, node})) as $all
-      | ($kind != "none" and ($all | length) > 0 and $all[0] == {what: $kind, node: $node}) as $found
-      | {seed: $seed, run: $run, kind: $kind, injected: ($kind != "none"), node: $node, strength: $strength, begun: $begun,
-         found: $found, steps: (if $found then $step - $begun else null end),
-         false_alarms: ($all | map(select($kind == "none" or . != {what: $kind, node: $node})) | unique | length),
-         said: ($said | map(.evidence))}' >>"$log"
-  say "$(tail -n 1 "$log" | jq -r '"\(.run)  \(.kind) \(if .injected then "\(.node) \(.strength)" else "" end) from step \(.begun): \(
-    if .found then "named after \(.steps) steps" elif .injected then "MISSED" else "nothing" end)\(
-    if .false_alarms > 0 then ", \(.false_alarms) FALSE" else "" end)"')  [$first]"
+    --set cluster.spares=0 --set cluster.ranks_per_node=1 --set train.lanes=4 --set shard.strategy=full_shard \
+    2>"$dir/submit.log") || die "$(<"$dir/submit.log")"
+  hold "$run" 0.2
+  : >"$dir/seen.jsonl"
+  soon 120 step_reached "$run" "$onset" || { show_record "$run"; die "$run does not train"; }
+  write_down "$run" none "" "" $((onset - longest))
+  onset=$(last_step "$run")
+  "begin_$kind" "$node" "$strength"
+  soon 120 named_or_past "$run" $((onset + longest)) || show_record "$run"
+  "end_$kind" "$node"
+  write_down "$run" "$kind" "$node" "$strength" "$onset"
   mini exec scancel "$job"
   soon 60 job_gone "$job" && soon 60 all_idle
 }

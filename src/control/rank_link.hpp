@@ -66,7 +66,7 @@ struct Waits {
     std::int64_t us = 0;
   };
   std::int64_t step = 0;       ///< the last of the window
-  std::int64_t window_us = 0;  ///< that the steps took
+  std::int64_t window_us = 0;  ///< from its begin to its end
   int nodes = 0;               ///< from which anything came
   std::int64_t median_us = 0;  ///< over these nodes; the lower one of two
   std::vector<Of> longest;     ///< those that were awaited longest, the longest first

@@ -1,4 +1,5 @@
-// Who slows the others down: ranks that compute late, and nodes behind a slow network; and who must not be named.
+// Who slows the others down: ranks that compute late, and nodes behind a slow network; and who must not be
+// named.
 #include "launcher/supervise/slow_watch.hpp"
 
 #include <gmock/gmock.h>
@@ -99,7 +100,8 @@ class Exchanges {
     std::vector<std::int64_t> all;
     for (int peer = 0; peer < nodes_; ++peer) {
       if (peer == node || !meets(node, peer)) continue;
-      const double ms = usual_ms * (times ? times(node, peer) : std::max(slow[node], slow[peer])) * std::exp(noise * normal_(random_)) +
+      const double ms = usual_ms * (times ? times(node, peer) : std::max(slow[node], slow[peer])) *
+                            std::exp(noise * normal_(random_)) +
                         std::max(0.0, late_ms[peer] - late_ms[node]);
       waits.longest.push_back({peer * rpn_, us(10 * ms)});
       all.push_back(us(10 * ms));
@@ -204,8 +206,8 @@ TEST_F(SlowNetworksTest, ANodeThatComesLateIsNotBehindASlowNetwork) {
 
 TEST_F(SlowNetworksTest, ThePartnerOfASlowNodeIsNot) {
   begin(8);
-  // Pairs 0-1, 2-3, ... gather; the even ones meet each other, and so do the odd ones. Node 7 waits for node 6,
-  // and the odd ones for node 7.
+  // Pairs 0-1, 2-3, ... gather; the even ones meet each other, and so do the odd ones. Node 7 waits for node
+  // 6, and the odd ones for node 7.
   exchanges.meets = [](int a, int b) { return a / 2 == b / 2 || a % 2 == b % 2; };
   exchanges.slow[6] = 4;
   exchanges.late_ms[7] = 60;

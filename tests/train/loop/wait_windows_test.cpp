@@ -65,24 +65,27 @@ struct HeardLink : control::RankLink {
 
 class WaitWindowsTest : public testing::Test {
  protected:
-  /// Steps up to `last`, in each of which rank r is awaited for `ms[r]`.
-  void steps(std::int64_t last, const std::map<int, std::int64_t>& ms) {
-    while (step_ < last) {
+  /// Steps up to `until`, in each of which rank r is awaited for `ms[r]`.
+  void steps(std::int64_t until, const std::map<int, std::int64_t>& ms) {
+    while (step_ < until) {
       for (const auto& [rank, each] : ms) world_.ns[rank] += each * 1'000'000;
-      windows_.stepped(++step_, 0.25);
+      windows_.stepped(++step_, now_ += 0.25);
     }
   }
   WaitingWorld world_{64};
   HeardLink link_;
   WaitWindows windows_{world_, link_};
   std::int64_t step_ = 0;
+  double now_ = 1000;
 };
 
 TEST_F(WaitWindowsTest, AWindowTellsThoseThatSentAnythingTheLongestFirst) {
-  steps(10, {{2, 3}, {4, 9}, {6, 2}, {8, 4}});
+  steps(10, {{2, 100}});
+  EXPECT_TRUE(link_.heard.empty()) << "the first steps take longer than others";
+  steps(20, {{2, 3}, {4, 9}, {6, 2}, {8, 4}});
   ASSERT_EQ(link_.heard.size(), 1u);
   const control::Waits& told = link_.heard[0];
-  EXPECT_EQ(told.step, 10);
+  EXPECT_EQ(told.step, 20);
   EXPECT_EQ(told.window_us, 2'500'000);
   EXPECT_EQ(told.nodes, 4);
   EXPECT_EQ(told.median_us, 30'000) << "the lower one of the two in the middle";
@@ -90,7 +93,7 @@ TEST_F(WaitWindowsTest, AWindowTellsThoseThatSentAnythingTheLongestFirst) {
   for (const auto& [rank, us] : told.longest) longest.emplace_back(rank, us);
   EXPECT_EQ(longest,
             (std::vector<std::pair<int, std::int64_t>>{{4, 90'000}, {8, 40'000}, {2, 30'000}, {6, 20'000}}));
-  steps(20, {{2, 1}});
+  steps(30, {{2, 1}});
   ASSERT_EQ(link_.heard.size(), 2u) << "what was awaited before does not count again";
   EXPECT_EQ(link_.heard[1].nodes, 1);
   EXPECT_EQ(link_.heard[1].longest[0].us, 10'000);
@@ -100,7 +103,8 @@ TEST_F(WaitWindowsTest, AWindowTellsThoseThatSentAnythingTheLongestFirst) {
 TEST_F(WaitWindowsTest, OfManyNodesItNamesAFew) {
   std::map<int, std::int64_t> ms;
   for (int rank = 1; rank < 64; ++rank) ms[rank] = rank;
-  steps(10, ms);
+  steps(10, {});
+  steps(20, ms);
   ASSERT_EQ(link_.heard.size(), 1u);
   EXPECT_EQ(link_.heard[0].nodes, 63);
   EXPECT_EQ(link_.heard[0].median_us, 320'000);
@@ -121,7 +125,7 @@ TEST_F(WaitWindowsTest, NothingIsToldOfMessagesThatAreNotKnown) {
   world_.knows = false;
   steps(20, {{2, 3}});
   world_.knows = true;
-  steps(30, {});
+  steps(40, {});
   EXPECT_TRUE(link_.heard.empty()) << "nothing came";
 }
 
