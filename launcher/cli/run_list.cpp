@@ -28,7 +28,8 @@ std::string steps_in_words(const ListedRun& run) {
 std::string loss_in_words(const ListedRun& run) {
   if (!run.facts || !run.facts->last_step) return "-";
   const auto loss = run.facts->last_step->find("loss");
-  return loss != run.facts->last_step->end() && loss->is_number() ? fmt::format("{:.4g}", loss->get<double>()) : "-";
+  return loss != run.facts->last_step->end() && loss->is_number() ? fmt::format("{:.4g}", loss->get<double>())
+                                                                  : "-";
 }
 
 using Row = std::array<std::string, 6>;
@@ -45,7 +46,8 @@ Row row_of(const ListedRun& run) {
 
 std::string state_of(const ListedRun& run) {
   if (!run.facts) return "cannot be read";
-  const bool final = run.facts->state.outcome && run.facts->state.outcome->exit_code != static_cast<int>(Exit::transient);
+  const bool final =
+      run.facts->state.outcome && run.facts->state.outcome->exit_code != static_cast<int>(Exit::transient);
   if (!run.job) {
     if (run.facts->state.outcome || !run.slurm_asked) return headline(*run.facts);
     return run.facts->state.attempts.empty() ? "no job" : fmt::format("no job; was {}", headline(*run.facts));
@@ -53,7 +55,9 @@ std::string state_of(const ListedRun& run) {
   if (run.job->state != JobState::pending) return headline(*run.facts);
   std::string out = final ? "done, and in the queue again" : "in the queue";
   if (!run.job->reason.empty()) out += fmt::format(" ({})", run.job->reason);
-  if (run.job->start) out += fmt::format(", expected {:%Y-%m-%d %H:%M}", fmt::localtime(static_cast<std::time_t>(*run.job->start)));
+  if (run.job->start)
+    out += fmt::format(", expected {:%Y-%m-%d %H:%M}",
+                       fmt::localtime(static_cast<std::time_t>(*run.job->start)));
   return out;
 }
 

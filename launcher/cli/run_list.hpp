@@ -13,9 +13,9 @@ namespace holdfast::launcher {
 
 struct ListedRun {
   std::filesystem::path path;
-  std::optional<StatusFacts> facts;   ///< nothing: it cannot be read
-  std::optional<slurm::OwnJob> job;   ///< that waits or runs
-  bool slurm_asked = true;            ///< false: SLURM did not answer, and `job` is not known
+  std::optional<StatusFacts> facts;  ///< nothing: it cannot be read
+  std::optional<slurm::OwnJob> job;  ///< that waits or runs
+  bool slurm_asked = true;           ///< false: SLURM did not answer, and `job` is not known
 };
 
 /// What goes on, from the run's record and SLURM's queue.

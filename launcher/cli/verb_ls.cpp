@@ -51,7 +51,8 @@ std::vector<ListedRun> list(const std::vector<std::string>& folders) {
   for (const auto& folder : folders) add_runs(folder, paths);
   const auto jobs = own_jobs();
   for (const auto& job : jobs.value_or(std::vector<slurm::OwnJob>()))
-    if (const RunDir run{job.script.parent_path()}; job.script == run.script() && files::is_there(run.config()))
+    if (const RunDir run{job.script.parent_path()};
+        job.script == run.script() && files::is_there(run.config()))
       paths.insert(run.path);
   std::vector<ListedRun> out;
   for (const auto& path : paths) {
@@ -69,7 +70,8 @@ void add_ls(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand("ls", "List runs: those of your jobs, and those in folders");
   const auto folders = std::make_shared<std::vector<std::string>>();
   const auto as_json = std::make_shared<bool>(false);
-  verb->add_option("FOLDER", *folders, "Where run directories lie (without it: here, and in runs/)")->type_name("FOLDER");
+  verb->add_option("FOLDER", *folders, "Where run directories lie (without it: here, and in runs/)")
+      ->type_name("FOLDER");
   verb->add_flag("--json", *as_json, "Print JSON");
   verb->callback([folders, as_json, &exit_code] {
     for (const auto& folder : *folders)

@@ -80,6 +80,8 @@ const std::vector<SignKind>& sign_kinds() {
       // Notes.
       {"link_up", nothing, false, 0, "", "a network link is up again", none},
       {"shared_back", nothing, false, 0, "", "the shared file system answers again", none},
+      {"link_slow", node, false, 0, "", "a link of the node runs below its rate",
+       "check its cable, transceiver or lanes"},
       {"thermal", node, false, 0, "", "a GPU or processor slows down: it is too hot",
        "check the node's cooling"},
       {"clock_jump", node, false, 0, "", "the node's clock has jumped",

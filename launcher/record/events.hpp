@@ -368,16 +368,24 @@ struct SpareHealth {
 };
 
 struct Straggler {
-  static constexpr About about{"straggler", Chapter::nodes, "a rank computes much longer than the others"};
-  int attempt = 0, rank = 0;
+  static constexpr About about{"straggler", Chapter::nodes,
+                               "a node computes or communicates much longer than the others"};
+  int attempt = 0;
+  std::string what = "compute";
+  int rank = -1;
   std::string node;
   double ratio = 0;
   std::string evidence;
 
   static constexpr auto fields =
-      std::tuple(required("attempt", &Straggler::attempt), required("rank", &Straggler::rank),
+      std::tuple(required("attempt", &Straggler::attempt),
+                 expected("what", &Straggler::what,
+                          "`compute`: a rank computes late; `network`: messages to and from the node are "
+                          "awaited for long; `link`: one of its links has lost a part of its rate"),
+                 required("rank", &Straggler::rank, "the one that computes late, else -1"),
                  required("node", &Straggler::node),
-                 required("ratio", &Straggler::ratio, "its compute time over the median", "factor"),
+                 required("ratio", &Straggler::ratio,
+                          "its time over the median; of a link, its rate over what is left of it", "factor"),
                  required("evidence", &Straggler::evidence));
 };
 

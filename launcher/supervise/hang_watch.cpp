@@ -40,7 +40,7 @@ Failure failure_of(const Hang& hang, int node, const std::string& name) {
 
 HangWatch::HangWatch(const config::Supervise& limits, int world,
                      const std::map<std::string, events::KnownPace>& known, const RankWork& work)
-    : limits_(limits), pace_(limits, world, work), stragglers_(limits, world) {
+    : limits_(limits), pace_(limits, world, work) {
   pace_.recall(known);
 }
 
@@ -49,13 +49,8 @@ void HangWatch::moved(const RankMove& move) {
   if (move.left_s) pace_.left(move.left, *move.left_s);
 }
 
-void HangWatch::computed(const RankMove& move) {
-  if (move.compute_s > 0) stragglers_.computed(move.rank, move.step, move.compute_s);
-}
-
-void HangWatch::new_attempt(int world) {
+void HangWatch::new_attempt() {
   pace_.new_attempt();
-  stragglers_ = Stragglers(limits_, world);
   hang_.reset();
 }
 

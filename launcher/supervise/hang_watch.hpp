@@ -1,6 +1,5 @@
 #pragma once
-// Ranks that are alive and make no progress, and ranks that are slower than the others: the pace of the run,
-// and a hang that has been found. Pure.
+// Ranks that are alive and make no progress: the pace of the run, and a hang that has been found. Pure.
 #include <map>
 #include <optional>
 #include <string>
@@ -31,9 +30,8 @@ class HangWatch {
   HangWatch(const config::Supervise& limits, int world, const std::map<std::string, events::KnownPace>& known,
             const RankWork& work = {});
 
-  void moved(const RankMove& move);     ///< while all ranks run
-  void computed(const RankMove& move);  ///< at any time
-  void new_attempt(int world);
+  void moved(const RankMove& move);  ///< while all ranks run
+  void new_attempt();
   /// The attempt is past its first rounds, under an earlier leader.
   void settled() { pace_.settled(); }
 
@@ -53,13 +51,10 @@ class HangWatch {
   /// A leader that knows only `recorded` would set other bounds. Not again soon after known_pace().
   bool pace_is_news(const std::map<std::string, events::KnownPace>& recorded, double now) const;
   std::map<std::string, events::KnownPace> known_pace(double now);
-  bool any_straggler() const { return stragglers_.any(); }
-  std::optional<Straggler> take_straggler() { return stragglers_.take(); }
 
  private:
   config::Supervise limits_;
   Pace pace_;
-  Stragglers stragglers_;
   std::optional<Hang> hang_;
   double pace_at_ = 0;  ///< when the pace was last recorded
 };

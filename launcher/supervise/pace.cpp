@@ -46,18 +46,6 @@ bool holds_up(const StillRank& other, const StillRank& waiting) {
          other.phase == Phase::finishing || other.phase == Phase::paused;
 }
 
-constexpr double newest_weight = 0.2;  // in the smoothed time
-constexpr double max_of_one_step = 4;  // in medians: one slow step alone makes no straggler
-constexpr int steps_in_a_row = 10;
-constexpr double noise = 4;  // times the usual distance from the median
-
-/// The lower of the two middle values: where half of the world is slow, the other half is the norm.
-double lower_median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace
 
 Pace::Pace(const config::Supervise& limits, int world, const RankWork& work)
@@ -161,52 +149,6 @@ std::optional<double> overdue(std::span<const StillRank> ranks, const Pace& pace
     if (!excused) first = deadline;
   }
   return first;
-}
-
-Stragglers::Stragglers(const config::Supervise& limits, int world)
-    : ratio_(limits.straggler_ratio), ranks_(as_size(world)) {
-  sorted_.reserve(ranks_.size());
-}
-
-void Stragglers::computed(int rank, std::int64_t step, double seconds) {
-  expects(rank >= 0 && as_size(rank) < ranks_.size(), "the rank is one of the world");
-  Own& own = ranks_[rank];
-  if (step == own.step || !(seconds > 0)) return;
-  if (own.step < 0) own.smoothed = seconds;
-  own.step = step;
-  if (median_ > 0) seconds = std::min(seconds, max_of_one_step * median_);
-  own.jitter += newest_weight * (std::abs(seconds - own.smoothed) - own.jitter);
-  own.smoothed += newest_weight * (seconds - own.smoothed);
-  if (++reports_ >= ranks_.size()) update_median();
-  if (median_ <= 0) return;
-  const double above = own.smoothed - median_;
-  if (own.smoothed > ratio_ * median_ && above > noise * spread_ && above > own.jitter) {
-    if (++own.above >= steps_in_a_row && !own.reported) {
-      own.reported = true;
-      found_.push_back(rank);
-    }
-  } else {
-    own.above = 0;
-    if (own.smoothed < 0.5 * (1 + ratio_) * median_) own.reported = false;
-  }
-}
-
-/// Called once per round, which is cheap for any world.
-void Stragglers::update_median() {
-  reports_ = 0;
-  sorted_.clear();
-  for (const Own& own : ranks_)
-    if (own.step >= 0) sorted_.push_back(own.smoothed);
-  median_ = lower_median(sorted_);
-  for (double& value : sorted_) value = std::abs(value - median_);
-  spread_ = lower_median(sorted_);
-}
-
-std::optional<Straggler> Stragglers::take() {
-  if (found_.empty()) return std::nullopt;
-  const int rank = found_.front();
-  found_.erase(found_.begin());
-  return Straggler{rank, ranks_[rank].smoothed / median_};
 }
 
 }  // namespace holdfast::launcher

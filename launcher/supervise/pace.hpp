@@ -1,6 +1,5 @@
 #pragma once
-// How long phases of a step take, learned during the run. From this follows when a rank is hung, and which
-// rank is slow. Pure.
+// How long phases of a step take, learned during the run. From this follows when a rank is hung. Pure.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -77,39 +76,5 @@ class Pace {
 /// own deadline: one that is a step behind, that still writes a checkpoint, or that still computes while the
 /// other is in the collective.
 std::optional<double> overdue(std::span<const StillRank> ranks, const Pace& pace);
-
-struct Straggler {
-  int rank = -1;
-  double ratio = 0;  ///< its compute time over the median
-};
-/// Compares the ranks' own compute times of the newest steps.
-class Stragglers {
- public:
-  Stragglers(const config::Supervise& limits, int world);
-  /// The same step may be reported again, as heartbeats do; 0 seconds: unknown.
-  void computed(int rank, std::int64_t step, double seconds);
-  /// A rank that has been far above the median for many steps in a row, and slower than noise explains.
-  /// Reported once, until it has been near the median again.
-  std::optional<Straggler> take();
-  bool any() const { return !found_.empty(); }  ///< there is one to be taken
-
- private:
-  struct Own {
-    std::int64_t step = -1;
-    double smoothed = 0;
-    double jitter = 0;  ///< smoothed distance of a step from `smoothed`
-    int above = 0;      ///< steps in a row
-    bool reported = false;
-  };
-  void update_median();
-
-  double ratio_;
-  std::vector<Own> ranks_;
-  std::vector<double> sorted_;  ///< for the median, kept to save the allocation
-  double median_ = 0;           ///< of the smoothed times; 0: not known yet
-  double spread_ = 0;           ///< usual distance of a rank from it
-  std::size_t reports_ = 0;     ///< reports since median_ was computed
-  std::vector<int> found_;      ///< to be taken
-};
 
 }  // namespace holdfast::launcher

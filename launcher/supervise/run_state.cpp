@@ -65,6 +65,7 @@ class Fold {
   void operator()(const events::NodeEvicted& e) const {
     s.lost.insert(e.node);
     s.evicted.insert(e.node);
+    s.slow.erase(e.node);
     left(e.node);
     mark(e.node, NodeMark::What::evicted);
   }
@@ -72,7 +73,10 @@ class Fold {
   void operator()(const events::RunShrunk&) const {}
   void operator()(const events::RunGrown&) const {}
   void operator()(const events::SpareHealth& e) const;
-  void operator()(const events::Straggler& e) const { mark(e.node, NodeMark::What::slow); }
+  void operator()(const events::Straggler& e) const {
+    s.slow[e.node] = e.evidence;
+    mark(e.node, NodeMark::What::slow);
+  }
   void operator()(const events::PaceKnown& e) const {
     for (const auto& [phase, known] : e.phases) s.pace[phase] = known;
   }
@@ -138,7 +142,7 @@ void Fold::operator()(const events::LeaderElected& e) const {
     s.no_progress = s.restarts = s.same_step_count = 0;
     end_setbacks(s);
   }
-  s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.health.clear();
+  s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.health.clear(), s.slow.clear();
   s.setback_s = 0;  // the time is each job's; its waits go on growing
   s.pace.clear();   // other nodes, and perhaps other settings
   s.evicting.clear();

@@ -44,7 +44,7 @@ const StageTable& stage_table() {
     {{running},   Trigger::rank_vanished,             Effect::keep_vanished},
     {{running},   Trigger::rank_hung,                 Effect::end_attempt},
     {{running},   Trigger::pace_learned,              Effect::record_pace,          {}, goes_on},
-    {{running},   Trigger::rank_slow,                 Effect::record_slow_ranks},
+    {{running},   Trigger::node_slow,                 Effect::record_slow},
 
     // stage      what is reported                    what follows
     {planned,     Trigger::node_lost,                 Effect::end_attempt},     // gathering: attempt_broken

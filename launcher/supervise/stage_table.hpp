@@ -49,7 +49,7 @@ enum class Trigger {
   rank_vanished,     ///< an agent does not know a rank any more
   rank_hung,         ///< ranks make no progress, and it is known which one holds up the others
   pace_learned,      ///< the next leader would not know it
-  rank_slow,         ///< a rank computes much longer than the others
+  node_slow,         ///< a node computes or communicates much longer than the others
   // Reported.
   node_lost,          ///< one with a slot
   node_back,          ///< a lost node has ended its old ranks
@@ -80,7 +80,7 @@ enum class Effect {
   launch,
   confirm_start,
   record_pace,
-  record_slow_ranks,
+  record_slow,
   tell_ranks,
 };
 

@@ -45,6 +45,7 @@ Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, int
                placement_to_begin_with(roster_, state_)),
       failures_(names_of(roster_)),
       hangs_(limits_, roster_.world(), state_.pace, roster_.work),
+      slow_(limits_, names_of(roster_), attempt_.placement(), roster_.ranks_per_node),
       checks_(roster_.nodes.size(), limits_.check_spares_s, now) {
   for (const auto& [node, found] : state_.health)
     if (const int n = roster_.node_called(node); n >= 0) checks_.take(n, found);
@@ -143,8 +144,8 @@ std::optional<Failure> Supervisor::found(Trigger trigger) {
       return hang();
     case Trigger::pace_learned:
       return when(hangs_.pace_is_news(state_.pace, now_));
-    case Trigger::rank_slow:
-      return when(hangs_.any_straggler());
+    case Trigger::node_slow:
+      return when(slow_.any());
     default:
       return std::nullopt;  // it is reported
   }
@@ -276,8 +277,8 @@ void Supervisor::carry_out(const StageRow& row, const Failure& failure) {
     case Effect::record_pace:
       record(events::PaceKnown{attempt(), hangs_.known_pace(now_)});
       break;
-    case Effect::record_slow_ranks:
-      record_slow_ranks();
+    case Effect::record_slow:
+      record_slow();
       break;
     case Effect::tell_ranks:
       tell_ranks();

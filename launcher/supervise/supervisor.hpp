@@ -10,7 +10,8 @@
 //   node_watch      agents: heartbeats, silence, majority       attempt_end, attempt_plan    what is recorded of an attempt
 //   attempt_watch   ranks: starts, steps, ends                  drain                        saves, evictions, the end of a run
 //   failure_watch   a failure until its diagnosis; signs        silent_corruption            what is not trusted any more
-//   hang_watch      pace, hangs, slow ranks                     node_list                    all nodes, for `ctl spares`
+//   hang_watch      pace, hangs                                 node_list                    all nodes, for `ctl spares`
+//   slow_watch      who computes late, slow networks and links
 //   spare_checks    fitness and numerics of nodes
 // clang-format on
 // Pure: no clock, no socket, no file.
@@ -24,6 +25,7 @@
 #include "launcher/supervise/policy.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "launcher/supervise/run_state.hpp"
+#include "launcher/supervise/slow_watch.hpp"
 #include "launcher/supervise/spare_checks.hpp"
 #include "launcher/supervise/stage_table.hpp"
 #include "src/config/run_config.hpp"
@@ -61,6 +63,7 @@ class Supervisor {
   void rank_exited(int node, const control::RankExited& what);
   void rank_failed(int node, const control::RankFailed& what);
   void rank_finished(const control::RankFinished& what);
+  void rank_waits(int node, const control::RankWaits& what);
   void rank_restored(const control::RankRestored& what);
   void rank_flight(int node, const control::RankFlight& what);
   void checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note,
@@ -119,7 +122,7 @@ class Supervisor {
   void lose(const std::vector<SilentNode>& nodes);
   void adopt();
   void launch();
-  void record_slow_ranks();
+  void record_slow();
   void tell_ranks();
 
   // supervisor_effects.cpp: what the parts and the record say together
@@ -159,6 +162,7 @@ class Supervisor {
   AttemptWatch attempt_;
   FailureWatch failures_;
   HangWatch hangs_;
+  SlowWatch slow_;
   SpareChecks checks_;
   std::vector<Action> actions_;
 };

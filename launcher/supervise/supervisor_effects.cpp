@@ -82,7 +82,8 @@ void Supervisor::begin_attempt(Decision decision, const Failure& why) {
   launch_at_ = now_ + wait_s;
   attempt_.begin(std::move(decision.placement));
   failures_.new_attempt();
-  hangs_.new_attempt(world());
+  hangs_.new_attempt();
+  slow_.new_attempt(placement());
   enter(Stage::clearing);
   order_waits_ = true;
   actions_.push_back(ClearAll{attempt()});
@@ -134,13 +135,13 @@ void Supervisor::launch() {
   tell_ranks();
 }
 
-void Supervisor::record_slow_ranks() {
-  while (const auto slow = hangs_.take_straggler()) {
-    const int node = attempt_.node_of(slow->rank);
-    const std::string evidence = fmt::format("rank {} on {} computes {:.2f} times as long as the median rank",
-                                             slow->rank, name(node), slow->ratio);
-    record(events::Straggler{attempt(), slow->rank, name(node), slow->ratio, evidence});
-    if (limits_.on_straggler == config::OnStraggler::substitute && has_spare_for(node)) evict(node, evidence);
+void Supervisor::record_slow() {
+  while (const auto slow = slow_.take()) {
+    record(
+        events::Straggler{attempt(), slow->what, slow->rank, name(slow->node), slow->ratio, slow->evidence});
+    if (limits_.on_straggler == config::OnStraggler::substitute && attempt_.slot_of(slow->node) >= 0 &&
+        has_spare_for(slow->node))
+      evict(slow->node, slow->evidence);
     if (stage_ != Stage::running) return;
   }
 }

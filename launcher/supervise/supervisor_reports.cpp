@@ -29,7 +29,7 @@ void Supervisor::agent_here(int n, const control::Beat& beat) {
   if (beat.attempt != attempt()) return;
   for (const RankMove& move : attempt_.heartbeat(n, beat, now_)) {
     if (stage_ == Stage::running) hangs_.moved(move);
-    hangs_.computed(move);
+    slow_.computed(move.rank, move.step, move.compute_s);
   }
   if (stage_ == Stage::gathering || !state_.attempt_live()) return;
   const auto& live = state_.attempts.back();
@@ -47,6 +47,8 @@ void Supervisor::cleared(int n, int attempt) {
 }
 
 void Supervisor::node_signs(int n, const control::NodeSigns& what) {
+  for (const auto& sign : what.signs)
+    if (sign.kind == "link_slow" && !lost(n)) slow_.link_slow(n, sign.code, sign.text);
   if (!failures_.take_signs(n, what, now_) || failures_.pending() || stage_ == Stage::over || lost(n)) return;
   // Failing hardware ends its ranks sooner or later: the node is replaced now, while nothing is lost.
   const auto why = failures_.ends_node(n);
@@ -119,6 +121,10 @@ void Supervisor::rank_finished(const control::RankFinished& what) {
   if (!is_of_attempt(what.attempt, what.rank) || !attempt_.finished(what.rank) || !what.state) return;
   record(
       events::FinalState{what.state->step, what.state->tokens, what.state->loss, what.state->state_digest});
+}
+
+void Supervisor::rank_waits(int node, const control::RankWaits& what) {
+  if (what.attempt == attempt() && attempt_.has_on(what.rank, node)) slow_.waited(what.rank, what.waits);
 }
 
 void Supervisor::rank_restored(const control::RankRestored& what) {

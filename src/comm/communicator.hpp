@@ -97,6 +97,14 @@ class Communicator {
   /// Members with equal `color` form a group, ordered by `key`. `name` is what errors and records call it.
   virtual std::unique_ptr<Communicator> split(int color, int key, std::string name) = 0;
   virtual const Wire& wire() const = 0;
+  /// Since the start, over all groups of the world: nanoseconds in which a bulk operation of this rank
+  /// awaited a message of another node, at the place of that node's lowest rank; other places keep what they
+  /// have. False: not known, as where a library of its own carries the messages. For the world; `by_rank` has
+  /// a place for every rank of it.
+  virtual bool awaited(std::span<std::int64_t> by_rank) const {
+    static_cast<void>(by_rank);
+    return false;
+  }
   /// Ends all ranks of the job. Never returns to a working state; does nothing when there is nobody else.
   virtual void abort(std::string_view why) noexcept = 0;
 };

@@ -205,6 +205,15 @@ std::span<std::byte> MpiCommunicator::symmetric_memory(std::int64_t bytes) {
   return {world.base_of[world.rank], as_size(bytes)};
 }
 
+bool MpiCommunicator::awaited(std::span<std::int64_t> by_rank) const {
+  const MpiWorld& world = group_->world();
+  expects(is_world_ && by_rank.size() == world.node_of.size(), "a place for every rank of the world");
+  for (const int first : world.node_of)
+    if (first != world.node_of[world.rank])
+      by_rank[first] = world.awaited_ns[first].load(std::memory_order_relaxed);
+  return true;
+}
+
 void MpiCommunicator::abort(std::string_view why) noexcept {
   try {
     log::error("this rank ends all ranks: {}", why);

@@ -32,6 +32,7 @@ class MpiCommunicator final : public Communicator {
   void barrier() override;
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
   const Wire& wire() const override { return wire_; }
+  bool awaited(std::span<std::int64_t> by_rank) const override;
   void abort(std::string_view why) noexcept override;
 
   /// split() into a group that belongs to another world: other limits, other nodes, its own symmetric memory.

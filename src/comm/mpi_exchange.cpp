@@ -69,6 +69,7 @@ bool MpiGroup::receive_piece(const Operation& operation) {
       for (int k = 0; k < operation.arrays_of[member]; ++k, to += inbox_stride_) {
         messages_.receive(to, bytes, ranks_[member], tag(operation),
                           static_cast<std::uint32_t>(member) << 1 | half);
+        await(member);
         ++pending_[half];
       }
     received_.first += count;

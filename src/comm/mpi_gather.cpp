@@ -87,10 +87,12 @@ bool MpiGroup::post_gather(const Operation& operation, bool sends, bool& all) {
         }
         auto* data = static_cast<std::byte*>(tensor.data) + (owner * tensor.part + at.first) * size;
         const int rank = ranks_[peer];
-        if (sends)
+        if (sends) {
           messages_.send(data, count * size, rank, tag(operation), 0);
-        else
+        } else {
           messages_.receive(data, count * size, rank, tag(operation), static_cast<std::uint32_t>(peer) << 1);
+          await(peer);
+        }
         moved = true;
       }
   }

@@ -31,6 +31,7 @@ MpiGroup::MpiGroup(std::shared_ptr<MpiWorld> world, std::string name, std::uint3
       arrays_of_(ranks_.size() * queue_places),
       ordinals_(queue_places),
       heard_(ranks_.size()),
+      awaited_(ranks_.size()),
       messages_(world_->comm) {
   const auto node = [&](int member) { return world_->node_of[ranks_[member]]; };
   me_ = static_cast<int>(std::find(ranks_.begin(), ranks_.end(), world_->rank) - ranks_.begin());
@@ -39,6 +40,7 @@ MpiGroup::MpiGroup(std::shared_ptr<MpiWorld> world, std::string name, std::uint3
   int here = 0;
   for (int member = 0; member < size(); ++member) {
     (node(member) == node(me_) ? local_ : remote_).push_back(member);
+    while (node(awaited_[member].first) != node(member)) ++awaited_[member].first;
     if (std::find(nodes.begin(), nodes.end(), node(member)) != nodes.end()) continue;
     if (node(member) == node(me_)) {
       leader_ = member;
@@ -332,10 +334,25 @@ int MpiGroup::tag(const Operation& operation) const {
                           static_cast<std::uint32_t>(operation.kind));
 }
 
+/// A message of that member is awaited from now on.
+void MpiGroup::await(int member) {
+  Awaited& node = awaited_[awaited_[member].first];
+  if (node.messages++ == 0) node.since_ns = steady_ns();
+}
+
+/// It has come. Messages of small collectives were not awaited so.
+void MpiGroup::came(int member) {
+  Awaited& node = awaited_[awaited_[member].first];
+  if (node.messages == 0 || --node.messages > 0) return;
+  world_->awaited_ns[world_->node_of[ranks_[member]]].fetch_add(steady_ns() - node.since_ns,
+                                                                std::memory_order_relaxed);
+}
+
 bool MpiGroup::take_messages() {
   return messages_.poll([&](std::uint32_t note, bool is_receive) {
     if (!is_receive) return;
     heard_[note >> 1] = tick_;
+    came(static_cast<int>(note >> 1));
     --pending_[note & 1];  // only an exchange looks at it
   });
 }

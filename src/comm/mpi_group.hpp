@@ -37,6 +37,8 @@ struct MpiWorld {
   bool explain = true;  ///< a time-out also says in the log what this rank's record says
   /// When the communication thread was last seen outside of MPI, ns; its own.
   std::shared_ptr<const std::atomic<std::int64_t>> beat;
+  /// By the lowest rank of a node: time in which bulk operations awaited a message of that node, ns.
+  std::unique_ptr<std::atomic<std::int64_t>[]> awaited_ns;
   // Symmetric memory: none before it was asked for
   SharedMemory symmetric;
   std::int64_t symmetric_bytes = 0;
@@ -125,6 +127,8 @@ class MpiGroup final : public tensor::Timeline {
   std::byte* peer_address(int member, const void* mine) const;
   int peer_at(std::size_t index) const { return remote_[(index + rotation_) % remote_.size()]; }
   bool take_messages();
+  void await(int member);
+  void came(int member);
 
   // mpi_gather.cpp
   void begin_gather(const Operation& operation);
@@ -185,6 +189,12 @@ class MpiGroup final : public tensor::Timeline {
   Clock::time_point deadline_;
   std::vector<std::uint64_t> ordinals_;  // by place in the queue: entry in the flight record
   std::vector<std::uint64_t> heard_;     // by member: tick of its last message
+  struct Awaited {
+    int first = 0;     // the first member of the same node, whose place counts
+    int messages = 0;  // of a bulk operation, that have not come
+    std::int64_t since_ns = 0;
+  };
+  std::vector<Awaited> awaited_;  // by member
   MpiMessages messages_;
   Cursor received_, sent_;  // what was posted
 

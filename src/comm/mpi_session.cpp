@@ -119,6 +119,7 @@ void MpiSession::State::start() {
   base->recorder = recorder.get();
   engine = std::make_shared<MpiEngine>(*bells[rank]);
   base->beat = engine->beat();
+  base->awaited_ns = std::make_unique<std::atomic<std::int64_t>[]>(as_size(size));
   std::vector<int> ranks(size);
   std::iota(ranks.begin(), ranks.end(), 0);
   auto group = std::make_shared<MpiGroup>(base, "all ranks", 0, std::move(ranks), SharedMemory(),
@@ -186,6 +187,7 @@ std::unique_ptr<Communicator> MpiSession::world(const WorldOptions& options) con
   world->bells = state_->bells;
   world->recorder = state_->recorder.get();
   world->beat = state_->engine->beat();
+  world->awaited_ns = std::make_unique<std::atomic<std::int64_t>[]>(as_size(state_->size));
   world->explain = state_->base->explain = options.explain;
   if (options.ranks_per_node > 0)
     for (int rank = 0; rank < state_->size; ++rank) {

@@ -47,6 +47,10 @@ class AgentLink final : public RankLink {
     compute_us_.store(static_cast<std::int64_t>(seconds * 1e6), std::memory_order_relaxed);
   }
 
+  void waited(const Waits& waits) override {
+    enqueue([this, waits] { tell(encode(RankWaits{place_.rank, place_.attempt, waits})); });
+  }
+
   void doubt(std::int64_t step, const std::vector<int>& accused, const std::string& check,
              const std::string& why) override {
     send_and_wait(encode(RankDoubt{place_.rank, place_.attempt, step, accused, check, why}));

@@ -46,6 +46,10 @@ struct RankMetrics {
   double loss = 0;          ///< may be no number
   std::int64_t tokens = 0;  ///< consumed by the run
 };
+struct RankWaits {
+  int rank = -1, attempt = 0;
+  Waits waits;
+};
 struct RankRestored {
   int rank = -1, attempt = 0;
   Restored from;
@@ -260,20 +264,20 @@ struct Answer {
 
 /// All there are.
 using Message =
-    std::variant<Hello, RankStarted, RankProgress, RankMetrics, RankRestored, RankVote, NodeVotes,
+    std::variant<Hello, RankStarted, RankProgress, RankMetrics, RankWaits, RankRestored, RankVote, NodeVotes,
                  RankFinished, RankFailed, RankExited, RankFlight, RankDoubt, Taken, CommitOutcome, Pause,
                  Inject, PmixRank, PmixFence, PmixFenced, PmixQuestion, PmixPublished, PmixRepeat, Beat,
                  LeaderBeat, Clear, Cleared, StartRanks, NodeSigns, NodeHealth, CheckNode, DumpStacks, Stacks,
                  Finish, Drain, Order, OrderTaken, Answer>;
 
 // What each end may be sent. decode() refuses whatever else comes, and the receiver visits every alternative.
-using AgentToLeader = std::variant<Beat, Cleared, RankStarted, RankRestored, NodeVotes, RankDoubt, RankFlight,
-                                   RankFinished, RankFailed, RankExited, PmixFence, PmixQuestion,
+using AgentToLeader = std::variant<Beat, Cleared, RankStarted, RankWaits, RankRestored, NodeVotes, RankDoubt,
+                                   RankFlight, RankFinished, RankFailed, RankExited, PmixFence, PmixQuestion,
                                    PmixPublished, NodeSigns, NodeHealth, Stacks, Drain, Order>;
 using LeaderToAgent = std::variant<LeaderBeat, Clear, StartRanks, PmixFenced, PmixQuestion, PmixPublished,
                                    CommitOutcome, Drain, Pause, CheckNode, DumpStacks, OrderTaken, Finish>;
-using RankToAgent =
-    std::variant<RankProgress, RankMetrics, RankRestored, RankVote, RankDoubt, RankFinished, RankFailed>;
+using RankToAgent = std::variant<RankProgress, RankMetrics, RankWaits, RankRestored, RankVote, RankDoubt,
+                                 RankFinished, RankFailed>;
 using PmixToAgent = std::variant<PmixRank, PmixFence, PmixQuestion, PmixPublished>;
 using AgentToPmix = std::variant<PmixFenced, PmixQuestion, PmixPublished, PmixRepeat>;
 using AgentToRank = std::variant<CommitOutcome, Drain, Pause, Inject, Taken>;

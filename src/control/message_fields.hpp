@@ -94,6 +94,22 @@ void fields(auto& f, Is<RankProgress> auto& m) {
   f("moves", m.moves, a_span);
 }
 
+void fields(auto& f, Is<Waits::Of> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("us", m.us, a_span);
+}
+template <>
+inline constexpr const char* name_on_wire<RankWaits> = "waits";
+void fields(auto& f, Is<RankWaits> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("step", m.waits.step, a_step);
+  f("window_us", m.waits.window_us, a_span);
+  f("nodes", m.waits.nodes, a_count);
+  f("median_us", m.waits.median_us, a_span);
+  f("longest", m.waits.longest, up_to(Waits::max_named, Object{}));
+}
+
 template <>
 inline constexpr const char* name_on_wire<RankMetrics> = "metrics";
 void fields(auto& f, Is<RankMetrics> auto& m) {

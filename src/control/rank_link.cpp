@@ -11,6 +11,7 @@ class NoLink final : public RankLink {
   bool supervised() const override { return false; }
   void progress(std::int64_t, Phase) override {}
   void computed(double) override {}
+  void waited(const Waits&) override {}
   void restored(const Restored&) override {}
   void doubt(std::int64_t, const std::vector<int>&, const std::string&, const std::string&) override {}
   void vote(std::int64_t, bool, const std::string&, double) override {}

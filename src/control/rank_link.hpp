@@ -59,6 +59,21 @@ struct FinalState {
   std::string state_digest;  ///< 16 hex digits
 };
 
+/// How long bulk operations of a rank awaited messages of other nodes, in a window of steps.
+struct Waits {
+  static constexpr int window = 10;             ///< steps; the last one is a multiple of it
+  static constexpr std::size_t max_named = 16;  ///< nodes in `longest`
+  struct Of {
+    int rank = -1;  ///< the lowest one of the node
+    std::int64_t us = 0;
+  };
+  std::int64_t step = 0;       ///< the last of the window
+  std::int64_t window_us = 0;  ///< from its begin to its end
+  int nodes = 0;               ///< from which anything came
+  std::int64_t median_us = 0;  ///< over these nodes; the lower one of two
+  std::vector<Of> longest;     ///< those that were awaited longest, the longest first
+};
+
 class RankLink {
  public:
   virtual ~RankLink() = default;
@@ -68,6 +83,8 @@ class RankLink {
   virtual void progress(std::int64_t step, Phase phase) = 0;
   /// Seconds of this rank's own work in the newest step, without waiting for others. Cheap.
   virtual void computed(double seconds) = 0;
+  /// Of every window whose steps this rank has done. Does not wait.
+  virtual void waited(const Waits& waits) = 0;
   virtual void restored(const Restored& from) = 0;
   /// Two values that must be equal were not (logical rank 0 reports it): the leader replaces the node of the
   /// accused ranks. Returns once the agent has received it.

@@ -146,6 +146,21 @@ Links Library::links(Gpu gpu) const {
   return links;
 }
 
+std::map<unsigned, int> Library::link_speeds(Gpu gpu) const {
+  std::map<unsigned, int> speeds;
+  for (unsigned n = 0; n < max_links; ++n) {
+    unsigned active = 0;
+    if (call("nvmlDeviceGetNvLinkState", gpu, n, &active) != success || !active) continue;
+    FieldValue speed;
+    speed.field = link_speed_field;
+    speed.scope = n;
+    if (call("nvmlDeviceGetFieldValues", gpu, 1, &speed) == success && speed.result == success &&
+        speed.value.number > 0)
+      speeds[n] = static_cast<int>(speed.value.number);
+  }
+  return speeds;
+}
+
 std::optional<Fabric> Library::fabric(Gpu gpu) const {
   Fabric fabric;
   return told<Fabric>(call("nvmlDeviceGetGpuFabricInfo", gpu, &fabric), fabric);

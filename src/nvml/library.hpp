@@ -3,6 +3,7 @@
 // driver nor toolkit. Every call is optional: what an older library does not have, or a GPU does not tell, is
 // nothing. Any call may hang where a driver hangs; callers have their own deadlines.
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +54,7 @@ struct FieldValue {
   } value{};
 };
 inline constexpr unsigned recovery_action_field = 230;  ///< NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+inline constexpr unsigned link_speed_field = 164;       ///< NVML_FI_DEV_NVLINK_GET_SPEED; scope: the link
 struct Event {
   Gpu gpu = nullptr;
   unsigned long long type = 0, data = 0;
@@ -113,6 +115,8 @@ class Library {
   /// 0 none, 1 reset, 2 reboot, 3 drain peer traffic, 4 drain and reset.
   std::optional<int> recovery_action(Gpu gpu) const;
   Links links(Gpu gpu) const;
+  /// MB/s of its NVLinks that are up and tell it, by link.
+  std::map<unsigned, int> link_speeds(Gpu gpu) const;
   std::optional<Fabric> fabric(Gpu gpu) const;
   /// Logical CPUs near the GPU, ascending; empty when not known.
   std::vector<int> near_cpus(Gpu gpu) const;

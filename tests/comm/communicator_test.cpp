@@ -102,6 +102,38 @@ class CommunicatorTest : public ::testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Nodes, CommunicatorTest, ::testing::Values(0, 1, 2),
                          [](const auto& of) { return "ranks_per_node_" + std::to_string(of.param); });
 
+TEST_P(CommunicatorTest, WhatBulkOperationsAwaitedIsToldByNode) {
+  if (size_ == 1) GTEST_SKIP();
+  const int per_node = GetParam() > 0 ? GetParam() : size_;
+  const auto awaited = [&] {
+    std::vector<std::int64_t> ns(as_size(size_), -1);
+    EXPECT_TRUE(world_->awaited(ns));
+    return ns;
+  };
+  const auto before = awaited();
+  for (int rank = 0; rank < size_; ++rank)
+    EXPECT_EQ(before[rank], rank % per_node != 0 || rank / per_node == rank_ / per_node ? -1 : 0) << rank;
+  world_->barrier();
+  std::uint64_t words[] = {1};
+  world_->all_reduce(words, Scalar::sum);
+  EXPECT_EQ(awaited(), before) << "small ones do not count";
+  const Extent tensor = memory_.tensor(100'003, size_, DType::fp32);
+  const Extent tensors[] = {tensor};
+  world_->all_gather(tensors).wait();
+  const auto gathered = awaited();
+  CheckingReducer reducer({tensors, 1}, rank_, std::vector<int>(as_size(size_), 1));
+  world_->ordered_reduce_scatter(tensors, reducer).wait();
+  const auto reduced = awaited();
+  for (int rank = 0; rank < size_; ++rank) {
+    if (before[rank] < 0) {
+      EXPECT_EQ(reduced[rank], -1);
+    } else {
+      EXPECT_GT(gathered[rank], 0);
+      EXPECT_GT(reduced[rank], gathered[rank]);
+    }
+  }
+}
+
 TEST_P(CommunicatorTest, AllGatherFillsInThePartsOfOthers) {
   for (DType type : {DType::fp32, DType::bf16}) {
     std::vector<Extent> tensors;

@@ -35,6 +35,8 @@ inline const std::vector<std::pair<Message, std::string>>& samples() {
        R"({"m":"metrics","rank":0,"attempt":2,"step":8,"loss":2.5,"tokens":1000})"},
       {RankMetrics{0, 2, 9, std::nan(""), 1000},
        R"({"m":"metrics","rank":0,"attempt":2,"step":9,"loss":null,"tokens":1000})"},
+      {RankWaits{5, 2, {40, 2500000, 3, 8000, {{8, 90000}, {0, 8000}, {12, 7000}}}},
+       R"({"m":"waits","rank":5,"attempt":2,"step":40,"window_us":2500000,"nodes":3,"median_us":8000,"longest":[{"rank":8,"us":90000},{"rank":0,"us":8000},{"rank":12,"us":7000}]})"},
       {RankRestored{0, 2, {400, "shared", "00ff", "step 500 is damaged"}},
        R"({"m":"restored","rank":0,"attempt":2,"step":400,"level":"shared","digest":"00ff","note":"step 500 is damaged"})"},
       {RankVote{1, 2, 400, true, R"({"a":"b\n"})", 1500},

@@ -107,8 +107,13 @@ EXPORTED Result nvmlDeviceGetCpuAffinity(Gpu gpu, unsigned words, unsigned long*
   return success;
 }
 EXPORTED Result nvmlDeviceGetFieldValues(Gpu gpu, int, FieldValue* field) {
-  field->result = field->field == recovery_action_field ? success : not_supported;
-  field->value.number = of(gpu, "RECOVERY", 0);
+  field->result = success;
+  if (field->field == recovery_action_field)
+    field->value.number = of(gpu, "RECOVERY", 0);
+  else if (field->field == link_speed_field)
+    field->value.number = field->scope == 3 ? of(gpu, "LINK_SPEED", 26562) : 26562;
+  else
+    field->result = not_supported;
   return success;
 }
 EXPORTED Result nvmlEventSetCreate(void** events) { return *events = &event_set, success; }

@@ -123,6 +123,9 @@ void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& mess
   std::visit(Overloaded{
                  [&](const RankProgress& m) { LocalRanks::take(*rank, m, loop_.now()); },
                  [&](const RankMetrics& m) { keep_metrics(*rank, m); },
+                 [&](const RankWaits& m) {
+                   tell_leader(RankWaits{number, attempt, m.waits});
+                 },
                  [&](const RankRestored& m) {
                    rank->restored = RankRestored{number, attempt, m.from};
                    tell_leader(*rank->restored);

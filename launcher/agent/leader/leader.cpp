@@ -192,6 +192,7 @@ void Leader::take(int n, AgentToLeader message) {
                    supervisor_.cleared(n, m.attempt);
                  },
                  [&](const RankStarted& m) { supervisor_.rank_started(n, m); },
+                 [&](const RankWaits& m) { supervisor_.rank_waits(n, m); },
                  [&](const RankRestored& m) { supervisor_.rank_restored(m); },
                  [&](NodeVotes& m) { coordinator_->take(n, std::move(m)); },
                  [&](const RankDoubt& m) { supervisor_.rank_doubt(n, m); },

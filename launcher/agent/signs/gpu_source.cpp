@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "src/nvml/library.hpp"
@@ -22,6 +23,10 @@ std::optional<int> active_links(const nvml::Library& library, nvml::Gpu gpu) {
   return links.all_answered ? std::optional(links.up) : std::nullopt;
 }
 
+bool less_is_left(const std::pair<unsigned, int>& a, const std::pair<unsigned, int>& b) {
+  return a.second < b.second;
+}
+
 }  // namespace
 
 struct GpuSigns::Gpu {
@@ -29,8 +34,10 @@ struct GpuSigns::Gpu {
   std::string name;  ///< "GPU 3 (0000:3b:00, GPU-...)"
   bool lost = false, remap_failed = false, hot = false;
   int recovery = 0;
-  int links = 0;       ///< that were up
-  int polls_down = 0;  ///< in a row with fewer
+  int links = 0;                   ///< that were up
+  int polls_down = 0;              ///< in a row with fewer
+  std::map<unsigned, int> speeds;  ///< of its links when they were first seen up, MB/s
+  int polls_slow = 0;              ///< in a row with one below that
 };
 
 GpuSigns::GpuSigns(std::string library) : name_(std::move(library)) {}
@@ -52,6 +59,7 @@ bool GpuSigns::load() {
     gpu.name = fmt::format("GPU {} ({:04x}:{:02x}:{:02x}, {})", n, pci.domain, pci.bus, pci.device,
                            library_->uuid(gpu.handle));
     gpu.links = active_links(*library_, gpu.handle).value_or(0);
+    gpu.speeds = library_->link_speeds(gpu.handle);
     library_->listen(gpu.handle);
     gpus_.push_back(std::move(gpu));
   }
@@ -109,6 +117,17 @@ void GpuSigns::poll_gpu(Gpu& gpu, bool closely, std::vector<control::Sign>& out)
   gpu.polls_down = links && *links < gpu.links ? gpu.polls_down + 1 : 0;
   if (gpu.polls_down == polls_for_a_link)
     say("nvlink_error", gpu.links - *links, fmt::format(": {} of {} links are up", *links, gpu.links));
+  std::pair<unsigned, int> slowest{0, 100};  // link, per cent of its speed that are left
+  for (const auto& [link, speed] : library_->link_speeds(gpu.handle)) {
+    int& first = gpu.speeds.try_emplace(link, speed).first->second;
+    first = std::max(first, speed);
+    if (speed < first) slowest = std::min(slowest, {link, std::max(1, 100 * speed / first)}, less_is_left);
+  }
+  gpu.polls_slow = slowest.second < 100 ? gpu.polls_slow + 1 : 0;
+  if (gpu.polls_slow == polls_for_a_link)
+    say("link_slow", slowest.second,
+        fmt::format(": NVLink {} runs at {} % of its speed ({:g} GB/s)", slowest.first, slowest.second,
+                    gpu.speeds[slowest.first] / 1000.0));
 }
 
 }  // namespace holdfast::launcher

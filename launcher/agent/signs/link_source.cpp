@@ -1,9 +1,11 @@
-// The state of the links that training needs.
+// The state and the rates of the links that training needs.
+#include <fmt/format.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <utility>
@@ -53,6 +55,52 @@ std::vector<control::Sign> Links::poll() {
       if (up || !any_up || up_.contains(name)) note(out, name, up);  // a second port may never be used
     for (const auto& [name, up] : std::map(up_))  // a device that has gone has no ports any more
       if (name.starts_with(device + " port ") && !ports.contains(name)) note(out, name, std::nullopt);
+  }
+  return out;
+}
+
+LinkRates::LinkRates(std::vector<std::string> interfaces, std::vector<std::string> devices, fs::path sys)
+    : interfaces_(std::move(interfaces)), devices_(std::move(devices)), sys_(std::move(sys)) {}
+
+/// Of the links that are up, Mbit/s. Virtual ones have none.
+std::map<std::string, double> LinkRates::read() const {
+  std::map<std::string, double> rates;
+  for (const auto& name : interfaces_) {
+    std::ifstream file(sys_ / "class/net" / name / "speed");
+    double mbit_s = 0;
+    if (file >> mbit_s && mbit_s > 0) rates[name] = mbit_s;
+  }
+  const fs::path rdma = sys_ / "class/infiniband";
+  for (const auto& device : devices_.empty() ? files::list(rdma) : devices_)
+    for (const auto& port : files::list(rdma / device / "ports")) {
+      std::ifstream state(rdma / device / "ports" / port / "state"),  // "4: ACTIVE"
+          rate(rdma / device / "ports" / port / "rate");              // "400 Gb/sec (4X NDR)"
+      constexpr int active = 4;
+      int is = 0;
+      double gbit_s = 0;
+      if (state >> is && is == active && rate >> gbit_s && gbit_s > 0)
+        rates[device + " port " + port] = 1000 * gbit_s;
+    }
+  return rates;
+}
+
+std::vector<control::Sign> LinkRates::poll() {
+  std::vector<control::Sign> out;
+  const auto rates = read();
+  double best = 0;  // of the named RDMA devices: all rails of a job wait for the slowest
+  if (!devices_.empty())
+    for (const auto& [name, rate] : rates)
+      if (std::find(interfaces_.begin(), interfaces_.end(), name) == interfaces_.end())
+        best = std::max(best, rate);
+  for (const auto& [name, rate] : rates) {
+    Link& link = links_[name];
+    const bool is_interface = std::find(interfaces_.begin(), interfaces_.end(), name) != interfaces_.end();
+    link.rate = std::max({link.rate, rate, is_interface ? 0 : best});
+    link.below = rate < link.rate ? link.below + 1 : 0;
+    if (link.below == polls_in_a_row)
+      out.push_back(
+          {"link_slow", -1, std::max<std::int64_t>(1, std::llround(100 * rate / link.rate)), 0,
+           fmt::format("{} runs at {:g} Gb/s instead of {:g}", name, rate / 1000, link.rate / 1000)});
   }
   return out;
 }

@@ -94,6 +94,28 @@ class Links : public SignSource {
   InterfaceState interface_up_;
   std::map<std::string, bool> up_;  ///< links that have existed
 };
+/// Reports a link that runs at less than its rate: than it had when it was first seen up, or, of a named RDMA
+/// device, than the best of the others. Once it stays there for `polls_in_a_row`, and again when it had its
+/// rate back in between. Sign::code: per cent of the rate that are left.
+class LinkRates : public SignSource {
+ public:
+  static constexpr int polls_in_a_row = 2;  ///< a link may be trained again
+
+  /// `sys`: /sys. Without `devices`, all RDMA devices are looked at, each by itself: some may be of another
+  /// kind.
+  LinkRates(std::vector<std::string> interfaces, std::vector<std::string> devices, std::filesystem::path sys);
+  std::vector<control::Sign> poll() override;
+
+ private:
+  struct Link {
+    double rate = 0;  ///< Mbit/s, that it is to have
+    int below = 0;    ///< polls in a row
+  };
+  std::map<std::string, double> read() const;
+  std::vector<std::string> interfaces_, devices_;
+  std::filesystem::path sys_;
+  std::map<std::string, Link> links_;
+};
 /// Asks the kernel for this network namespace, which /sys may not show.
 std::optional<bool> interface_is_up(const std::string& name);
 

@@ -51,9 +51,13 @@ SignPlaces sign_places(const RunDir& run, const std::string& node, const config:
   places.interfaces.assign(interfaces.begin(), interfaces.end());
   places.devices.assign(devices.begin(), devices.end());
   if (config.drill.allowed) {
-    std::string file = env::get_or("HOLDFAST_SIGNS", "");
-    if (const auto at = file.find("%N"); at != std::string::npos) file.replace(at, 2, node);
-    places.injected = file;
+    const auto named = [&](const char* variable) {
+      std::string path = env::get_or(variable, "");
+      if (const auto at = path.find("%N"); at != std::string::npos) path.replace(at, 2, node);
+      return path;
+    };
+    places.injected = named("HOLDFAST_SIGNS");
+    if (const std::string sys = named("HOLDFAST_SYS"); !sys.empty()) places.sys = sys;
   }
   return places;
 }
@@ -71,6 +75,7 @@ Signs::Signs(control::Loop& loop, const SignPlaces& places)
   slow(std::make_shared<LocalSpace>(places.local));                     // a failing disk may answer late
   if (!places.interfaces.empty() || !places.devices.empty())
     slow(std::make_shared<Links>(places.interfaces, places.devices, places.rdma, interface_is_up));
+  if (!places.sys.empty()) slow(std::make_shared<LinkRates>(places.interfaces, places.devices, places.sys));
   if (!places.nvml.empty()) slow(std::make_shared<GpuSigns>(places.nvml));
 }
 

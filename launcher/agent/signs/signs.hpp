@@ -26,11 +26,12 @@ struct SignPlaces {
   std::vector<std::string> interfaces;       ///< of the network
   std::vector<std::string> devices;          ///< RDMA
   std::filesystem::path rdma = "/sys/class/infiniband";
+  std::filesystem::path sys = "/sys";  ///< where the rates of links are read
   std::string nvml = holdfast::nvml::default_library;
   std::filesystem::path injected;  ///< signs of a drill
 };
-/// Those of this node. In a run with drill.allowed, HOLDFAST_SIGNS names the file of injected signs; %N in it
-/// stands for the node's name.
+/// Those of this node. In a run with drill.allowed, HOLDFAST_SIGNS names the file of injected signs, and
+/// HOLDFAST_SYS what takes the place of /sys; %N in them stands for the node's name.
 SignPlaces sign_places(const RunDir& run, const std::string& node, const config::RunConfig& config,
                        const config::ClusterFacts& cluster);
 

@@ -27,6 +27,7 @@ StepMetrics StepAccount::end(const checkpoint::RunPoint& point, std::int64_t tok
   const std::uint64_t allocations = allocations_->so_far();
   allocations_.reset();
   trace_.end(point.step);
+  waits_.stepped(point.step, steady_seconds());
   return {.step = point.step,
           .loss = sums.mean_loss(),
           .gradient_norm = update.gradient_norm,

@@ -12,14 +12,15 @@
 #include "src/train/common/metrics.hpp"
 #include "src/train/engine/engine.hpp"
 #include "src/train/loop/step_trace.hpp"
+#include "src/train/loop/wait_windows.hpp"
 
 namespace holdfast::train {
 
 class StepAccount {
  public:
   /// References outlive it.
-  StepAccount(const Engine& engine, StepTrace trace, control::RankLink& link)
-      : engine_(engine), trace_(std::move(trace)), link_(link) {}
+  StepAccount(const Engine& engine, StepTrace trace, const comm::Communicator& world, control::RankLink& link)
+      : engine_(engine), trace_(std::move(trace)), link_(link), waits_(world, link) {}
 
   /// A step begins, at `step` steps done. One that is skipped or rolled back is begun and never ended.
   void begin(std::int64_t step);
@@ -28,7 +29,7 @@ class StepAccount {
   /// What was sent since reduced() is no part of the step: the comparisons of replicas and micro-batches.
   void leave_out_checks() { wire_bytes_ = engine_.wire_bytes(); }
   /// The state is updated with the step's `tokens`, and stands at `point`. The agent hears how long this rank
-  /// computed.
+  /// computed, and for whom it waited.
   StepMetrics end(const checkpoint::RunPoint& point, std::int64_t tokens, const MicroBatchSums& sums,
                   const optim::StepUpdate& update);
 
@@ -39,6 +40,7 @@ class StepAccount {
   const Engine& engine_;
   StepTrace trace_;
   control::RankLink& link_;
+  WaitWindows waits_;
 
   Clock::time_point start_{};
   std::optional<Allocations> allocations_;

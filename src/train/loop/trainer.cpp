@@ -129,7 +129,7 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
       account_(engine_,
                StepTrace(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(),
                          recorder, records_),
-               link) {
+               world, link) {
   if (world.rank() != 0) return;
   log::info("each rank plans {} bytes of memory ({}) and sends {} bytes per step ({})",
             engine_.memory().planned, size_text(engine_.memory().planned), engine_.planned_wire_bytes(),

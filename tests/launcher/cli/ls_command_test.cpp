@@ -39,7 +39,9 @@ class ListOfRuns : public ::testing::Test {
     const auto done = holdfast({"submit", "quickstart", "-J", name, "--set", "data.tokens=" + tokens});
     ASSERT_EQ(done.status, 0) << done.err;
   }
-  std::string script_of(const std::string& name) { return (scratch.path() / "runs" / name / "job.sbatch").string(); }
+  std::string script_of(const std::string& name) {
+    return (scratch.path() / "runs" / name / "job.sbatch").string();
+  }
 
   test::Scratch scratch;
   test::FakeTools tools;
@@ -53,7 +55,8 @@ TEST_F(ListOfRuns, JoinsTheRecordWithTheQueue) {
   tools.answer("squeue", "17|PENDING|Priority|1795624800|" + script_of("first") + "\n");
   const auto list = holdfast({"ls"});
   ASSERT_EQ(list.status, 0) << list.err;
-  EXPECT_THAT(list.out, ContainsRegex("first +17 +- +- +in the queue \\(Priority\\), expected 2026-11-25 16:40 +/"));
+  EXPECT_THAT(list.out,
+              ContainsRegex("first +17 +- +- +in the queue \\(Priority\\), expected 2026-11-25 16:40 +/"));
   EXPECT_THAT(list.out, ContainsRegex("second run/1 +- +- +- +no job +/"));
   const auto read = nlohmann::json::parse(holdfast({"ls", "--json"}).out);
   EXPECT_EQ(read["runs"][0]["job"]["id"], 17);
@@ -62,7 +65,8 @@ TEST_F(ListOfRuns, JoinsTheRecordWithTheQueue) {
 TEST_F(ListOfRuns, HasRunsOfJobsThatLieElsewhere) {
   submit("far");
   fs::create_directories(scratch.path() / "empty");
-  tools.answer("squeue", "17|RUNNING|None|1795624800|" + script_of("far") + "\n18|RUNNING|None|N/A|/other.sh\n");
+  tools.answer("squeue",
+               "17|RUNNING|None|1795624800|" + script_of("far") + "\n18|RUNNING|None|N/A|/other.sh\n");
   EXPECT_THAT(holdfast({"ls", "empty"}).out, ContainsRegex("far +17 +- +- +waiting for nodes"));
 }
 TEST_F(ListOfRuns, WithoutSlurmItSaysOnlyWhatTheRecordSays) {

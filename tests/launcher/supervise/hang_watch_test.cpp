@@ -83,15 +83,5 @@ TEST_F(Hangs, ThePaceIsLearnedFromMovesAndRecordedOnceIn10S) {
   EXPECT_EQ(next.known_pace(0), known) << "the next leader knows it";
 }
 
-TEST_F(Hangs, ASlowRankIsTakenOnce) {
-  HangWatch four(limits_with_step(), 4, {});
-  for (int step = 0; step < 60; ++step)
-    for (int rank = 0; rank < 4; ++rank)
-      four.computed({.rank = rank, .step = step, .compute_s = rank == 2 ? 0.2 : 0.1});
-  ASSERT_TRUE(four.any_straggler());
-  EXPECT_EQ(four.take_straggler()->rank, 2);
-  EXPECT_FALSE(four.any_straggler());
-}
-
 }  // namespace
 }  // namespace holdfast::launcher

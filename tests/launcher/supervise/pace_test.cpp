@@ -1,4 +1,4 @@
-// When a phase has taken too long, and which rank is too slow: the learned deadlines, and an hour
+// When a phase has taken too long: the learned deadlines, and an hour
 // on a loaded machine without any fault.
 #include "launcher/supervise/pace.hpp"
 
@@ -7,6 +7,8 @@
 
 #include <cmath>
 #include <random>
+
+#include "launcher/supervise/slow_watch.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -284,73 +286,6 @@ TEST(Pace, ALoadedHourIsRecordedInFewLines) {
     EXPECT_GE(lines, 1);
     EXPECT_LE(lines, 120) << "steps of " << step_s << " s";
   }
-}
-
-// --- stragglers
-// ----------------------------------------------------------------------------------------------------
-
-class StragglersTest : public testing::Test {
- protected:
-  /// So many steps of 16 ranks at 100 ms, some per cent apart, `slow` of them `times` slower; those that were
-  /// named.
-  std::vector<int> steps(int count, const std::vector<int>& slow = {}, double times = 1,
-                         double noise = 0.05) {
-    std::vector<int> named;
-    for (int i = 0; i < count; ++i, ++step_) {
-      for (int r = 0; r < 16; ++r) {
-        const bool is_slow = std::find(slow.begin(), slow.end(), r) != slow.end();
-        stragglers_.computed(r, step_, 0.1 * (is_slow ? times : 1) * std::exp(noise * normal_(random_)));
-      }
-      while (const auto found = stragglers_.take()) {
-        named.push_back(found->rank);
-        ratio_ = found->ratio;
-      }
-    }
-    return named;
-  }
-  Stragglers stragglers_{{}, 16};
-  std::mt19937 random_{5};
-  std::normal_distribution<double> normal_;
-  std::int64_t step_ = 0;
-  double ratio_ = 0;
-};
-
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::UnorderedElementsAre;
-
-TEST_F(StragglersTest, OneThatIsTwiceAsSlowIsNamedOnceAfterTenSteps) {
-  EXPECT_THAT(steps(50), IsEmpty());
-  EXPECT_THAT(steps(10, {7}, 2), IsEmpty()) << "not yet";
-  EXPECT_THAT(steps(10, {7}, 2), ElementsAre(7));
-  EXPECT_NEAR(ratio_, 2, 0.2);
-  EXPECT_THAT(steps(200, {7}, 2), IsEmpty()) << "it is known";
-  EXPECT_THAT(steps(50), IsEmpty());
-  EXPECT_THAT(steps(20, {7}, 2), ElementsAre(7)) << "it had been at ease";
-}
-
-TEST_F(StragglersTest, AFewSlowStepsNoiseAndASlownessBelowTheRatioAreNone) {
-  EXPECT_THAT(steps(20), IsEmpty());
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_THAT(steps(3, {2}, 30), IsEmpty()) << "a burst";
-    EXPECT_THAT(steps(20), IsEmpty());
-  }
-  EXPECT_THAT(steps(200, {4}, 1.3), IsEmpty());
-  EXPECT_THAT(steps(2000, {}, 1, 0.5), IsEmpty()) << "all ranks jitter by half";
-}
-
-TEST_F(StragglersTest, HalfOfTheWorldMayBeSlow) {
-  steps(20);
-  EXPECT_THAT(steps(20, {8, 9, 10, 11, 12, 13, 14, 15}, 3),
-              UnorderedElementsAre(8, 9, 10, 11, 12, 13, 14, 15));
-}
-
-TEST_F(StragglersTest, ARunThatBeginsWithOneKnowsItToo) { EXPECT_THAT(steps(15, {0}, 2.5), ElementsAre(0)); }
-
-TEST_F(StragglersTest, TheSameStepToldAgainAndSilenceSayNothing) {
-  steps(20);
-  for (int i = 0; i < 100; ++i) stragglers_.computed(3, step_ - 1, 9), stragglers_.computed(4, step_ + i, 0);
-  EXPECT_FALSE(stragglers_.take());
 }
 
 }  // namespace

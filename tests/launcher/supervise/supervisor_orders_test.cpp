@@ -319,6 +319,50 @@ TEST(Straggler, IsNamedAndReplacedWhereThatIsWanted) {
   }
 }
 
+TEST(Straggler, ANodeBehindASlowNetworkOrLinkIsReplacedLikeOneThatComputesLate) {
+  for (const bool by_link : {true, false}) {
+    Shape setup;
+    setup.limits.on_straggler = config::OnStraggler::substitute;
+    FakeCluster c(setup);
+    ASSERT_TRUE(c.training(1));
+    for (std::int64_t step = 1000; step <= 1030; step += control::Waits::window)
+      for (int rank = 0; rank < 6 && !by_link; ++rank) {
+        control::Waits waits{step, 1'000'000, 2, 0, {}};
+        for (int node = 0; node < 3; ++node)
+          if (node != rank / 2)
+            waits.longest.push_back({2 * node, node == 1 || rank / 2 == 1 ? 600'000 : 200'000});
+        if (waits.longest[0].us < waits.longest[1].us) std::swap(waits.longest[0], waits.longest[1]);
+        waits.median_us = waits.longest[1].us;
+        c.tell(rank / 2, [rank, waits](Supervisor& s) { s.rank_waits(rank / 2, {rank, 1, waits}); });
+      }
+    if (by_link)
+      c.tell(1, [](Supervisor& s) { s.node_signs(1, {{{"link_slow", -1, 50, 0, "mlx5_0 runs at half"}}}); });
+    c.run(0.5);
+    ASSERT_EQ(c.all("straggler").size(), 1u);
+    EXPECT_EQ(c.last("straggler")["what"], by_link ? "link" : "network");
+    EXPECT_EQ(c.last("straggler")["node"], "n1");
+    ASSERT_EQ(c.all("eviction_ordered").size(), 1u);
+    EXPECT_EQ(c.last("eviction_ordered")["node"], "n1");
+    EXPECT_TRUE(c.training(2)) << "the spare has its slot";
+  }
+}
+
+TEST(Straggler, WithoutASpareItStaysAndASpareStaysASpare) {
+  for (const int spares : {0, 2}) {
+    Shape setup;
+    setup.spares = spares;
+    setup.limits.on_straggler = config::OnStraggler::substitute;
+    FakeCluster c(setup);
+    ASSERT_TRUE(c.training(1));
+    const int node = spares == 0 ? 1 : 3;
+    c.tell(node, [node](Supervisor& s) { s.node_signs(node, {{{"link_slow", -1, 50, 0, "mlx5_0"}}}); });
+    c.run(0.5);
+    EXPECT_EQ(c.all("straggler").size(), 1u);
+    EXPECT_TRUE(c.all("eviction_ordered").empty());
+    EXPECT_TRUE(c.all("node_evicted").empty());
+  }
+}
+
 // Silent corruption.
 
 TEST(Doubt, TheAccusedNodeLeavesAndWhatItMayHaveSpoiltIsNotUsed) {

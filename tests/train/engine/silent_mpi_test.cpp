@@ -43,6 +43,7 @@ class ScriptedLink final : public control::RankLink {
     was_paused |= phase == control::Phase::paused;
   }
   void computed(double) override {}
+  void waited(const control::Waits&) override {}
   void restored(const control::Restored& restored) override { from = restored; }
   void doubt(std::int64_t step, const std::vector<int>& ranks, const std::string& what,
              const std::string&) override {

@@ -59,6 +59,7 @@ struct FakeLink : control::RankLink {
   bool supervised() const override { return is_supervised; }
   void progress(std::int64_t, control::Phase) override {}
   void computed(double) override {}
+  void waited(const control::Waits&) override {}
   void restored(const control::Restored&) override {}
   void doubt(std::int64_t, const std::vector<int>&, const std::string&, const std::string&) override {}
   void vote(std::int64_t step, bool ok, const std::string& payload, double stall_s) override {

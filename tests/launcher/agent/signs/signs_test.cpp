@@ -43,6 +43,7 @@ class SignsTest : public testing::Test {
     p.shared = folder_ / "run";
     p.memory_counter = folder_ / "memory.events";
     p.injected = folder_ / "injected";
+    p.sys = "";
     p.nvml = "";
     return p;
   }
@@ -133,6 +134,48 @@ TEST_F(SignsTest, LinksByTransition) {
   EXPECT_EQ(interface_is_up("no such interface"), std::nullopt);
 }
 
+TEST_F(SignsTest, ALinkBelowItsFirstRateIsToldOnceItStaysThere) {
+  put("sys/class/net/eth0/speed", "10000\n");
+  put("sys/class/net/veth/speed", "-1\n");
+  put("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
+  put("sys/class/infiniband/mlx5_0/ports/1/rate", "400 Gb/sec (4X NDR)\n");
+  LinkRates rates({"eth0", "veth", "absent"}, {}, folder_ / "sys");
+  for (int poll = 0; poll < 3; ++poll) EXPECT_THAT(rates.poll(), IsEmpty());
+  put("sys/class/infiniband/mlx5_0/ports/1/rate", "200 Gb/sec (2X NDR)\n");
+  EXPECT_THAT(rates.poll(), IsEmpty()) << "it may be being trained";
+  const auto signs = rates.poll();
+  ASSERT_THAT(kinds(signs), ElementsAre("link_slow"));
+  EXPECT_EQ(signs[0].text, "mlx5_0 port 1 runs at 200 Gb/s instead of 400");
+  EXPECT_EQ(signs[0].code, 50);
+  for (int poll = 0; poll < 9; ++poll) EXPECT_THAT(rates.poll(), IsEmpty()) << "it is known";
+  put("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
+  for (int poll = 0; poll < 3; ++poll) EXPECT_THAT(rates.poll(), IsEmpty()) << "that is another sign";
+  put("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
+  put("sys/class/infiniband/mlx5_0/ports/1/rate", "400 Gb/sec (4X NDR)\n");
+  put("sys/class/net/eth0/speed", "1000\n");
+  EXPECT_THAT(rates.poll(), IsEmpty());
+  EXPECT_THAT(kinds(rates.poll()), ElementsAre("link_slow"));
+  put("sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (1X NDR)\n");
+  EXPECT_THAT(rates.poll(), IsEmpty());
+  const auto again = rates.poll();
+  ASSERT_THAT(kinds(again), ElementsAre("link_slow")) << "it had its rate back";
+  EXPECT_EQ(again[0].code, 25);
+}
+
+TEST_F(SignsTest, ANamedDeviceIsToRunAtTheRateOfTheOthers) {
+  for (const char* device : {"mlx5_0", "mlx5_1", "storage"}) {
+    put(std::string("sys/class/infiniband/") + device + "/ports/1/state", "4: ACTIVE\n");
+    put(std::string("sys/class/infiniband/") + device + "/ports/1/rate",
+        device == std::string("mlx5_0") ? "400 Gb/sec (4X NDR)\n" : "200 Gb/sec (4X HDR)\n");
+  }
+  LinkRates named({}, {"mlx5_0", "mlx5_1"}, folder_ / "sys"), all({}, {}, folder_ / "sys");
+  EXPECT_THAT(named.poll(), IsEmpty());
+  const auto signs = named.poll();
+  ASSERT_THAT(kinds(signs), ElementsAre("link_slow"));
+  EXPECT_EQ(signs[0].text, "mlx5_1 port 1 runs at 200 Gb/s instead of 400");
+  for (int poll = 0; poll < 3; ++poll) EXPECT_THAT(all.poll(), IsEmpty()) << "they may be of another kind";
+}
+
 TEST_F(SignsTest, ASharedFolderThatCannotBeWrittenIsGone) {
   std::filesystem::create_directories(folder_ / "run/logs");
   SharedFolder shared(folder_ / "run", folder_ / "run/logs/agent.log");
@@ -198,6 +241,11 @@ TEST_F(SignsTest, InjectedSignsNeedADrill) {
   EXPECT_EQ(sign_places({folder_}, "dgx007", config, {}).injected, "");
   config.drill.allowed = true;
   EXPECT_EQ(sign_places({folder_}, "dgx007", config, {}).injected, "/tmp/signs.dgx007.jsonl");
+  EXPECT_EQ(sign_places({folder_}, "dgx007", config, {}).sys, "/sys");
+  env::set("HOLDFAST_SYS", "/tmp/%N/sys");
+  EXPECT_EQ(sign_places({folder_}, "dgx007", config, {}).sys, "/tmp/dgx007/sys");
+  config.drill.allowed = false;
+  EXPECT_EQ(sign_places({folder_}, "dgx007", config, {}).sys, "/sys");
   config::ClusterFacts cluster;
   cluster.gpus = {{0, "mlx5_0", "ib0", 0, 0}, {1, "mlx5_0", "ib0", 0, 0}, {2, "", "", 0, 0}};
   cluster.control_interface = "eth0";
@@ -275,6 +323,13 @@ TEST_F(SignsTest, GpusFallIll) {
   for (int look = 0; look < 20; ++look)
     for (auto& kind : kinds(gpus.poll())) told.push_back(kind);
   EXPECT_THAT(told, ElementsAre("nvlink_error")) << "once, when it stays down";
+  const nvml::FakeVariable speed("LINK_SPEED", "13281");
+  std::vector<Sign> slow;
+  for (int look = 0; look < 20; ++look)
+    for (auto& sign : gpus.poll()) slow.push_back(std::move(sign));
+  ASSERT_THAT(kinds(slow), ElementsAre("link_slow"));
+  EXPECT_EQ(slow[0].code, 50);
+  EXPECT_THAT(slow[0].text, HasSubstr("NVLink 3 runs at 50 % of its speed (26.562 GB/s)"));
   const nvml::FakeVariable lost("LOST", "1");
   EXPECT_THAT(kinds(gpus.poll()), ElementsAre("gpu_lost"));
   EXPECT_THAT(gpus.poll(), IsEmpty());
