@@ -178,73 +178,74 @@ std::string headline(const StatusFacts& f) {
   if (a.first_step_at) return "training";
   if (a.restored) return "restored, first step under way";
   return !f.own_trainer && a.launched_s ? "running, and the program reports no progress" : "starting ranks";
-  void count_steps(StatusFacts & facts) {
-    if (!facts.last_step || facts.state.outcome) return;
-    const auto time = facts.last_step->find("time");
-    if (time == facts.last_step->end() || !time->is_string()) return;
-    if (const auto at = unix_seconds_of(time->get<std::string>())) facts.state.time.pass(*at);
-  }
+}
 
-  std::string status_text(const StatusFacts& f) {
-    const RunState& s = f.state;
-    std::string text = fmt::format("{}: {}\n", f.name, headline(f));
-    text += program(f);
-    if (f.last_step) {
-      const json& m = *f.last_step;
-      const json loss = m.value("loss", json());
-      text += fmt::format("step        {}{}, loss {}, {:.0f} tokens/s\n", m.value("step", std::int64_t{0}),
-                          f.own_trainer ? fmt::format(" of {}", f.steps) : "",
-                          loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : "not a number",
-                          m.value("tokens_per_s", 0.0));
-    }
-    if (!s.attempts.empty()) {
-      const auto& placed = s.attempts.back().placement;
-      const bool shrunk = f.roster && static_cast<int>(placed.size()) < f.roster->slots();
-      text += fmt::format(
-          "nodes       {}{}\n", joined(placed, "none"),
-          shrunk ? fmt::format(" ({} of {}: the run has shrunk)", placed.size(), f.roster->slots()) : "");
-    }
-    if (f.roster) text += fmt::format("spares      {}\n", joined(spares(f), "none"));
-    std::vector<std::string> lost;
-    std::set_difference(s.lost.begin(), s.lost.end(), s.evicted.begin(), s.evicted.end(),
-                        std::back_inserter(lost));
-    if (!lost.empty()) text += fmt::format("lost        {}\n", joined(lost, ""));
-    if (!s.evicted.empty())
-      text += fmt::format("evicted     {}\n", joined({s.evicted.begin(), s.evicted.end()}, ""));
-    if (!s.suspects.empty())
-      text += fmt::format("suspects    {}\n", joined({s.suspects.begin(), s.suspects.end()}, ""));
-    for (const auto& [node, why] : s.slow) text += fmt::format("slow        {}\n", why);
-    for (const auto& [node, why] : unfit(s)) text += fmt::format("unfit       {} {}\n", node, why);
-    for (const auto& [node, words] : records(s)) text += fmt::format("record      {} {}\n", node, words);
-    if (const std::string ledger = in_ledger(f); !ledger.empty())
-      text += fmt::format("ledger      {}\n", ledger);
-    if (f.term > 0) text += fmt::format("leader      {}, term {}\n", f.state.leader, f.term);
-    text += s.durable_step >= 0
-                ? fmt::format("checkpoint  step {} (the newest durable one)\n", s.durable_step)
-            : saves_unseen(f) ? "checkpoint  what the program saves is not known to Holdfast\n"
+void count_steps(StatusFacts& facts) {
+  if (!facts.last_step || facts.state.outcome) return;
+  const auto time = facts.last_step->find("time");
+  if (time == facts.last_step->end() || !time->is_string()) return;
+  if (const auto at = unix_seconds_of(time->get<std::string>())) facts.state.time.pass(*at);
+}
+
+std::string status_text(const StatusFacts& f) {
+  const RunState& s = f.state;
+  std::string text = fmt::format("{}: {}\n", f.name, headline(f));
+  text += program(f);
+  if (f.last_step) {
+    const json& m = *f.last_step;
+    const json loss = m.value("loss", json());
+    text += fmt::format("step        {}{}, loss {}, {:.0f} tokens/s\n", m.value("step", std::int64_t{0}),
+                        f.own_trainer ? fmt::format(" of {}", f.steps) : "",
+                        loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : "not a number",
+                        m.value("tokens_per_s", 0.0));
+  }
+  if (!s.attempts.empty()) {
+    const auto& placed = s.attempts.back().placement;
+    const bool shrunk = f.roster && static_cast<int>(placed.size()) < f.roster->slots();
+    text += fmt::format(
+        "nodes       {}{}\n", joined(placed, "none"),
+        shrunk ? fmt::format(" ({} of {}: the run has shrunk)", placed.size(), f.roster->slots()) : "");
+  }
+  if (f.roster) text += fmt::format("spares      {}\n", joined(spares(f), "none"));
+  std::vector<std::string> lost;
+  std::set_difference(s.lost.begin(), s.lost.end(), s.evicted.begin(), s.evicted.end(),
+                      std::back_inserter(lost));
+  if (!lost.empty()) text += fmt::format("lost        {}\n", joined(lost, ""));
+  if (!s.evicted.empty())
+    text += fmt::format("evicted     {}\n", joined({s.evicted.begin(), s.evicted.end()}, ""));
+  if (!s.suspects.empty())
+    text += fmt::format("suspects    {}\n", joined({s.suspects.begin(), s.suspects.end()}, ""));
+  for (const auto& [node, why] : s.slow) text += fmt::format("slow        {}\n", why);
+  for (const auto& [node, why] : unfit(s)) text += fmt::format("unfit       {} {}\n", node, why);
+  for (const auto& [node, words] : records(s)) text += fmt::format("record      {} {}\n", node, words);
+  if (const std::string ledger = in_ledger(f); !ledger.empty())
+    text += fmt::format("ledger      {}\n", ledger);
+  if (f.term > 0) text += fmt::format("leader      {}, term {}\n", f.state.leader, f.term);
+  text += s.durable_step >= 0 ? fmt::format("checkpoint  step {} (the newest durable one)\n", s.durable_step)
+          : saves_unseen(f)   ? "checkpoint  what the program saves is not known to Holdfast\n"
                               : "checkpoint  none yet\n";
-    if (s.dropped > 0)
-      text += fmt::format("saves       {} dropped since then; the last one: {}\n", s.dropped, s.dropped_why);
-    text += time_text(s.time);
-    if (!s.attempts.empty()) text += "attempts\n";
-    for (const auto& a : s.attempts) text += in_words(a);
-    if (s.final_state) text += fmt::format("digest      {}\n", s.final_state->state_digest);
-    return text;
-  }
+  if (s.dropped > 0)
+    text += fmt::format("saves       {} dropped since then; the last one: {}\n", s.dropped, s.dropped_why);
+  text += time_text(s.time);
+  if (!s.attempts.empty()) text += "attempts\n";
+  for (const auto& a : s.attempts) text += in_words(a);
+  if (s.final_state) text += fmt::format("digest      {}\n", s.final_state->state_digest);
+  return text;
+}
 
-  json status_json(const StatusFacts& f) {
-    json j = result_of(f.state);
-    j["name"] = f.name, j["state"] = headline(f), j["steps"] = f.steps;
-    j["nodes"] = f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
-    j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;
-    j["suspects"] = f.state.suspects, j["slow"] = f.state.slow, j["unfit"] = unfit(f.state),
-    j["failures"] = f.state.failures, j["records"] = records(f.state);
-    j["paused"] = f.state.paused;
-    j["saves_dropped"] = f.state.dropped, j["saves_dropped_why"] = f.state.dropped_why;
-    j["planned_nodes"] = f.roster ? json(f.roster->slots()) : json(nullptr);
-    j["leader"] = f.state.leader, j["term"] = f.term;
-    j["last_step"] = f.last_step ? *f.last_step : json(nullptr);
-    return j;
-  }
+json status_json(const StatusFacts& f) {
+  json j = result_of(f.state);
+  j["name"] = f.name, j["state"] = headline(f), j["steps"] = f.steps;
+  j["nodes"] = f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
+  j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;
+  j["suspects"] = f.state.suspects, j["slow"] = f.state.slow, j["unfit"] = unfit(f.state),
+  j["failures"] = f.state.failures, j["records"] = records(f.state);
+  j["paused"] = f.state.paused;
+  j["saves_dropped"] = f.state.dropped, j["saves_dropped_why"] = f.state.dropped_why;
+  j["planned_nodes"] = f.roster ? json(f.roster->slots()) : json(nullptr);
+  j["leader"] = f.state.leader, j["term"] = f.term;
+  j["last_step"] = f.last_step ? *f.last_step : json(nullptr);
+  return j;
+}
 
 }  // namespace holdfast::launcher
