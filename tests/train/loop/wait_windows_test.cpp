@@ -54,7 +54,7 @@ struct HeardLink : control::RankLink {
   void waited(const control::Waits& waits) override { heard.push_back(waits); }
   void restored(const control::Restored&) override {}
   void doubt(std::int64_t, const std::vector<int>&, const std::string&, const std::string&) override {}
-  void vote(std::int64_t, bool, const std::string&) override {}
+  void vote(std::int64_t, bool, const std::string&, double) override {}
   bool wait_commit(std::int64_t, const Deadline&) override { return false; }
   std::optional<control::Drain> take_drain() override { return std::nullopt; }
   bool paused() const override { return false; }
