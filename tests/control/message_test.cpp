@@ -133,6 +133,14 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
         {"step", step},
         {"loss", {Field::Kind::measurement}},
         {"tokens", number(0, INT64_MAX)}}},
+      {"waits",
+       {{"rank", rank_field},
+        {"attempt", count},
+        {"step", step},
+        {"window_us", number(0, std::int64_t{1} << 53)},
+        {"nodes", count},
+        {"median_us", number(0, std::int64_t{1} << 53)},
+        {"longest", list(16)}}},
       {"restored",
        {{"rank", rank_field},
         {"attempt", count},
@@ -316,6 +324,9 @@ TEST(Message, NestedFieldsHaveTheirBounds) {
   refused(beat, "/ranks/0/step", -2);
   refused(beat, "/ranks/0/phase", "resting");
   refused(beat, "/ranks/0/attempt", 1e10);
+  const Message waits = RankWaits{5, 2, {40, 1, 1, 1, {{8, 1}}}};
+  refused(waits, "/longest/0/rank", -1);
+  refused(waits, "/longest/0/us", -1);
   const Message start = StartRanks{3, 2, 0, 8, 29501, "m", {"n"}};
   refused(start, "/nodes/0", std::string(257, 'x'));
   refused(start, "/nodes/0", nullptr);

@@ -139,7 +139,8 @@ class SlowNetworksTest : public testing::Test {
     return named;
   }
   void begin(int count, int ranks = 1) {
-    nodes = count, ranks_per_node = ranks;
+    nodes = count;
+    ranks_per_node = ranks;
     exchanges = Exchanges(count, ranks);
     networks_ = SlowNetworks({}, count, ranks);
     step_ = 0;

@@ -325,8 +325,8 @@ TEST(Straggler, ANodeBehindASlowNetworkOrLinkIsReplacedLikeOneThatComputesLate) 
     setup.limits.on_straggler = config::OnStraggler::substitute;
     FakeCluster c(setup);
     ASSERT_TRUE(c.training(1));
-    for (std::int64_t step = 1000; step <= 1030; step += control::Waits::window)
-      for (int rank = 0; rank < 6 && !by_link; ++rank) {
+    for (std::int64_t step = 1000; step <= 1030 && !by_link; step += control::Waits::window) {
+      for (int rank = 0; rank < 6; ++rank) {
         control::Waits waits{step, 1'000'000, 2, 0, {}};
         for (int node = 0; node < 3; ++node)
           if (node != rank / 2)
@@ -335,6 +335,8 @@ TEST(Straggler, ANodeBehindASlowNetworkOrLinkIsReplacedLikeOneThatComputesLate) 
         waits.median_us = waits.longest[1].us;
         c.tell(rank / 2, [rank, waits](Supervisor& s) { s.rank_waits(rank / 2, {rank, 1, waits}); });
       }
+      c.run(0.1);
+    }
     if (by_link)
       c.tell(1, [](Supervisor& s) { s.node_signs(1, {{{"link_slow", -1, 50, 0, "mlx5_0 runs at half"}}}); });
     c.run(0.5);
