@@ -18,8 +18,8 @@ bool is_failure(What what) { return what <= What::critical; }
 bool is_of_check(What what) { return what == What::critical || what == What::warned; }
 
 const char* name_of(What what) {
-  constexpr std::array names = {"lost",     "ended an attempt",       "evicted", "computed wrongly",
-                                "critical", "warned", "slow",    "perhaps computed wrongly"};
+  constexpr std::array names = {"lost",     "ended an attempt", "evicted", "computed wrongly",
+                                "critical", "warned",           "slow",    "perhaps computed wrongly"};
   static_assert(names.size() == as_size(What::doubted) + 1);
   return names[as_size(what)];
 }

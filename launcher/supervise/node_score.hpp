@@ -1,12 +1,12 @@
 #pragma once
 // What a node has done in the jobs of a run, and what that is worth when slots are given away. Pure.
 //
-// A failure: the node was lost or evicted, an attempt ended by it, it computed wrongly, or its newest check was
-// critical. At most one counts for each attempt: one fault shows in several ways. A doubt: its newest check
-// warned, a rank on it was slow, or it may have computed wrongly.
+// A failure: the node was lost or evicted, an attempt ended by it, it computed wrongly, or its newest check
+// was critical. At most one counts for each attempt: one fault shows in several ways. A doubt: its newest
+// check warned, a rank on it was slow, or it may have computed wrongly.
 //
-// Both fade with time, as failures in the ledger do. The time is that of the job's first event: all leaders of
-// a job compute the same.
+// Both fade with time, as failures in the ledger do. The time is that of the job's first event: all leaders
+// of a job compute the same.
 #include <map>
 #include <string>
 #include <vector>
@@ -15,8 +15,8 @@ namespace holdfast::launcher {
 
 /// What a failure counts that lies so far back (seconds): exp(-age / 7 days).
 double faded(double age_s);
-/// The sum of such counts as a number of failures: rounded up, but nothing is left of a single one after three
-/// weeks.
+/// The sum of such counts as a number of failures: rounded up, but nothing is left of a single one after
+/// three weeks.
 int whole_failures(double weight);
 
 /// Something that a node did, or that was found of it.
@@ -29,7 +29,7 @@ struct NodeMark {
 
 /// Whether a node gets a slot: the smaller, the better.
 struct NodeScore {
-  int failures = 0;  ///< in jobs of this run
+  int failures = 0;   ///< in jobs of this run
   int in_ledger = 0;  ///< in jobs of any run: Roster::Node::past_failures
   int doubts = 0;     ///< in jobs of this run
 

@@ -100,7 +100,8 @@ TEST_F(Pasts, EventsOfEveryKind) {
   job("7.0");
   planned(1);
   take({{"event", "node_lost"}, {"node", "n0"}, {"slot", 0}});
-  take({{"event", "attempt_ended"}, {"attempt", 1}, {"node", "n0"}, {"cause", "node lost"}, {"blamed", true}});
+  take(
+      {{"event", "attempt_ended"}, {"attempt", 1}, {"node", "n0"}, {"cause", "node lost"}, {"blamed", true}});
   take({{"event", "node_returned"}, {"node", "n0"}});
   planned(2);
   take({{"event", "attempt_ended"}, {"attempt", 2}, {"node", "n1"}, {"cause", "gpu"}, {"blamed", true}});
@@ -148,10 +149,19 @@ TEST_F(Pasts, ANodeThatFailsAgainAndAgainIsAvoided) {
   job("7.0");
   for (int attempt = 1; attempt <= 4; ++attempt) {
     planned(attempt);
-    take({{"event", "attempt_ended"}, {"attempt", attempt}, {"node", "n0"}, {"cause", "gpu"}, {"blamed", true}});
+    take({{"event", "attempt_ended"},
+          {"attempt", attempt},
+          {"node", "n0"},
+          {"cause", "gpu"},
+          {"blamed", true}});
     if (attempt < 4)
-      take({{"event", "attempt_ended"}, {"attempt", attempt}, {"node", "n1"}, {"cause", "gpu"}, {"blamed", true}});
-    EXPECT_THAT(nodes_in_doubt(state), attempt < 4 ? std::vector<std::string>{} : std::vector<std::string>{"n0"});
+      take({{"event", "attempt_ended"},
+            {"attempt", attempt},
+            {"node", "n1"},
+            {"cause", "gpu"},
+            {"blamed", true}});
+    EXPECT_THAT(nodes_in_doubt(state),
+                attempt < 4 ? std::vector<std::string>{} : std::vector<std::string>{"n0"});
   }
   EXPECT_THAT(nodes_in_doubt(state, {{"n1", {3.5, {}}}}), ElementsAre("n0", "n1")) << "by the ledger";
   take({{"event", "node_lost"}, {"node", "n0"}, {"slot", 0}});
@@ -234,7 +244,9 @@ TEST_F(BetterNodes, EveryNodeHasOneSlotAtMost) {
   for (int seed = 0; seed < 500; ++seed) {
     state = {};
     unsigned random = 2654435761u * static_cast<unsigned>(seed + 1);
-    const auto next = [&](unsigned below) { return (random = random * 1664525u + 1013904223u) / 65536u % below; };
+    const auto next = [&](unsigned below) {
+      return (random = random * 1664525u + 1013904223u) / 65536u % below;
+    };
     for (int n = 0; n < 8; ++n) {
       failed(n, static_cast<int>(next(3)));
       if (next(2)) slow(n);
