@@ -11,7 +11,7 @@ source "$source/tests/support/fault.sh"
 all_cases=(c python stop)
 builds=$(dirname "$(dirname "$(realpath "$1")")")
 
-# start_ranks NAME LANGUAGE ARGUMENT...: 4 ranks, a step in 20 ms, a checkpoint every 25 steps, until `enough`.
+# start_ranks NAME LANGUAGE ARGUMENT...: 4 ranks, a step in 20 ms, a checkpoint every 50 steps, until `enough`.
 start_ranks() {
   local name=$1 language=$2 program
   shift 2
@@ -23,7 +23,7 @@ start_ranks() {
     c) program='"/shared/home/client/example_ranks"' ;;
     python) program='"/usr/bin/python3", "/shared/home/client/ranks.py"' ;;
   esac
-  start "$name" --set "rank.command=[$program, \"/shared/home/$name.state\", \"1000000\", \"25\", \"20\"]" --set 'rank.environment=["PYTHONPATH=/shared/home/client"]' "$@"
+  start "$name" --set "rank.command=[$program, \"/shared/home/$name.state\", \"1000000\", \"50\", \"20\"]" --set 'rank.environment=["PYTHONPATH=/shared/home/client"]' "$@"
 }
 # What rank $1 has after $2 steps, by arithmetic of another program.
 value_of() {
@@ -69,7 +69,8 @@ survives() {
   mini revive-node "$node"
   # One rank is stopped; nobody else waits for it.
   node=$(nth 1) before=$(newest_durable)
-  rank=$(on "$node" pgrep -f '(example_ranks|ranks.py) /shared' | head -n 1)
+  check "$run: its ranks are there" soon 60 has_ranks "$node"
+  rank=$(ranks_on "$node" | head -n 1)
   on "$node" kill -STOP "$rank"
   check "$run: a stopped rank is found" soon 90 has_attempts 3
   check "$run: as a hang" equal "$(events "$run" | jq -rs 'map(select(.event == "attempt_ended" and .attempt == 2))[0] | "\(.cause) on \(.node)"')" "rank hung on $node"
@@ -78,7 +79,10 @@ survives() {
   check "$run: three attempts" equal "$(result "$run" '.attempts | length')" 3
   check "$run: the final step is on record" at_least "$(result "$run" .final_step)" $((before + 50))
   nothing_stays
+  ((failed == 0)) || show_record "$run" | sed 's/^/# /'
 }
+ranks_on() { on "$1" pgrep -f '(example_ranks|ranks\.py) /shared'; }
+has_ranks() { [[ -n $(ranks_on "$1") ]]; }
 holds_still() {
   local now
   now=$(tail -n 1 "$home/$run/logs/metrics.jsonl" | jq .step)

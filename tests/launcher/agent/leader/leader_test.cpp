@@ -291,14 +291,21 @@ TEST_F(LeaderTest, ADrainFindsItsWayFromAnyAgentToAllOfThem) {
   ASSERT_TRUE(until_event("drain"));
   const auto told = [this](int n) { return agent(n).all<Drain>().size(); };
   ASSERT_TRUE(loop.until([&] { return told(0) == 1 && told(1) == 1 && told(2) == 1; }));
-  loop.call([this] { EXPECT_EQ(agent(0).all<Drain>()[0], (Drain{true, "SIGTERM"})); });
+  loop.call([this] {
+    const Drain order = agent(0).all<Drain>()[0];
+    EXPECT_EQ(order, (Drain{true, "SIGTERM", order.until}));
+    EXPECT_GE(order.until, config.checkpoint.drain_s) << "in s since 1970";
+  });
   // A restarted agent gets it again.
   loop.call([this] {
     agents[1].reset();  // its port
     agents[1] = std::make_unique<FakeAgent>(loop.loop, roster.nodes[1], secret);
   });
   ASSERT_TRUE(loop.until([&] { return told(1) == 1; }));
-  loop.call([this] { agent(0).say(RankFailed{0, 1, 75, "told to end; step 9 is durable"}); });
+  loop.call([this] {
+    agent(0).say(RankFailed{0, 1, 75, "told to end; step 9 is durable"});
+    for (int rank = 0; rank < 4; ++rank) agent(rank / 2).say(RankExited{rank, 1, 75});
+  });
   EXPECT_TRUE(everybody_hears_finish(75));
   EXPECT_EQ(json::parse(files::read_text(run.result()))["status"], "drained");
   EXPECT_TRUE(cluster->requeued.empty() && cluster->cancelled.empty()) << "that is the batch script's";
