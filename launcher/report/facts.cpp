@@ -40,7 +40,8 @@ void read_metrics(const std::filesystem::path& file, Metrics& metrics, std::vect
     if (!in.eof()) take_line(metrics, line);  // the last one may still be written
   if (in.bad()) gaps.push_back("metrics.jsonl could not be read to its end.");
   if (metrics.damaged > 0)
-    gaps.push_back(fmt::format("{} lines of metrics.jsonl cannot be read; they are left out.", metrics.damaged));
+    gaps.push_back(
+        fmt::format("{} lines of metrics.jsonl cannot be read; they are left out.", metrics.damaged));
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 namespace holdfast::launcher::report {
 namespace {
 
-// Everything is in the file: no script, no font, no picture from elsewhere. Without it, the page is plain HTML.
+// Everything is in the file: no script, no font, no picture from elsewhere. Without it, the page is plain
+// HTML.
 constexpr const char* style = R"(<style>
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --rule: #c9d1d9; --line: #1565c0; --fault: #c62828 }
 @media (prefers-color-scheme: dark) {
@@ -66,7 +67,8 @@ std::string html_of(const Section& s) {
 std::string html(const Page& page) {
   std::string out = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n{1}</head>\n"
+      "<meta name=\"viewport\" content=\"width=device-width, "
+      "initial-scale=1\">\n<title>{0}</title>\n{1}</head>\n"
       "<body>\n<h1>{0}</h1>\n",
       escaped(page.title), style);
   for (const auto& section : page.sections) out += html_of(section);

@@ -40,7 +40,8 @@ std::string markdown_of(const Section& s) {
   for (const auto& paragraph : s.paragraphs) out += "\n" + plain(paragraph) + "\n";
   if (!s.table.rows.empty()) {
     const std::size_t columns = s.table.rows.front().size();
-    out += "\n" + row_of_cells(s.table.header.empty() ? std::vector<std::string>(columns) : s.table.header) + "|";
+    out += "\n" + row_of_cells(s.table.header.empty() ? std::vector<std::string>(columns) : s.table.header) +
+           "|";
     for (std::size_t i = 0; i < columns; ++i) out += "---|";
     out += "\n";
     for (const auto& row : s.table.rows) out += row_of_cells(row);

@@ -95,18 +95,19 @@ std::vector<Mark> marks_of(const Facts& f) {
                      fmt::format("attempt {} goes on from step {}", number_text, whole(from)), false});
     if (failed(a) && part(a, "last_step").is_number_integer())
       out.push_back({part(a, "last_step").get<std::int64_t>(), "x",
-                     fmt::format("attempt {} ended at step {}: {} {}", number_text, whole(part(a, "last_step")),
-                                 text(part(a, "cause")), text(part(a, "node"))),
+                     fmt::format("attempt {} ended at step {}: {} {}", number_text,
+                                 whole(part(a, "last_step")), text(part(a, "cause")), text(part(a, "node"))),
                      true});
   }
   return out;
 }
 
 std::string in_short(const char* what, const Series& series, int digits) {
-  return fmt::format("{}: last {:.{}f} (step {}), smallest {:.{}f} (step {}), largest {:.{}f} (step {}), mean {:.{}f}.",
-                     what, series.last()->value, digits, series.last()->step, series.smallest()->value, digits,
-                     series.smallest()->step, series.largest()->value, digits, series.largest()->step,
-                     series.mean(), digits);
+  return fmt::format(
+      "{}: last {:.{}f} (step {}), smallest {:.{}f} (step {}), largest {:.{}f} (step {}), mean {:.{}f}.",
+      what, series.last()->value, digits, series.last()->step, series.smallest()->value, digits,
+      series.smallest()->step, series.largest()->value, digits, series.largest()->step, series.mean(),
+      digits);
 }
 
 Section course_section(const Facts& f) {
@@ -127,7 +128,8 @@ Section course_section(const Facts& f) {
   if (m.step_s.count() > 0) s.items.push_back(in_short("Step time in s", m.step_s, 4));
   s.paragraphs.push_back(
       "A dashed line is the start of an attempt, with its number, at the step that it was restored from; a "
-      "solid line with an x is where an attempt failed. Steps that were done again are shown once, as they were done last.");
+      "solid line with an x is where an attempt failed. Steps that were done again are shown once, as they "
+      "were done last.");
   if (const auto width = std::max(m.loss.width(), m.tokens_per_s.width()); width > 1)
     s.paragraphs.push_back(
         fmt::format("The plots show of every {} steps the smallest and the largest value.", width));
@@ -156,7 +158,8 @@ Section time_section(const Facts& f) {
       "Every second from the first event of the run to its last one, over all jobs. Goodput is the share of "
       "'productive': steps whose results last.");
   if (f.metrics.save_stall_s > 0)
-    s.paragraphs.push_back(fmt::format("Steps waited {:.2f} s for saves and snapshots.", f.metrics.save_stall_s));
+    s.paragraphs.push_back(
+        fmt::format("Steps waited {:.2f} s for saves and snapshots.", f.metrics.save_stall_s));
   return s;
 }
 
@@ -177,7 +180,8 @@ Section jobs_section(const Facts& f) {
     s.paragraphs.push_back("No event says where it ran: it has not started, or it runs without agents.");
   if (f.plan.is_object())
     s.paragraphs.push_back(fmt::format(
-        "Planned: {} ranks on {} active nodes and {} spares of the cluster {}; model {}, {} parameters; {} in groups of {}.",
+        "Planned: {} ranks on {} active nodes and {} spares of the cluster {}; model {}, {} parameters; {} "
+        "in groups of {}.",
         whole(part(f.plan, "world")), whole(part(f.plan, "active")), whole(part(f.plan, "spares")),
         text(part(f.plan, "cluster")), text(part(part(f.plan, "model"), "name")),
         whole(part(part(f.plan, "model"), "parameters")), text(part(part(f.plan, "shard"), "strategy")),
@@ -258,7 +262,8 @@ struct InWords {
     return fmt::format("silent corruption at step {} ({}): {}", e.step, e.check, e.evidence);
   }
   std::string operator()(const events::SharedReturned& e) const {
-    return fmt::format("the run directory did not take what was written for {:.1f} s: {}", e.gone_s, e.evidence);
+    return fmt::format("the run directory did not take what was written for {:.1f} s: {}", e.gone_s,
+                       e.evidence);
   }
   std::string operator()(const events::CheckpointDropped& e) const {
     return fmt::format("the checkpoint of step {} was dropped: {}", e.step, e.note);
@@ -302,8 +307,8 @@ Section checkpoints_section(const Facts& f) {
   }
   constexpr std::size_t shown = 100;
   if (s.table.rows.size() > shown) {
-    s.paragraphs.push_back(fmt::format("{} checkpoints became durable; these are the newest {}.",
-                                       s.table.rows.size(), shown));
+    s.paragraphs.push_back(
+        fmt::format("{} checkpoints became durable; these are the newest {}.", s.table.rows.size(), shown));
     s.table.rows.erase(s.table.rows.begin(), s.table.rows.end() - shown);
   }
   if (s.table.rows.empty()) s.paragraphs.push_back("No event tells of a checkpoint.");
@@ -331,9 +336,9 @@ Section plan_section(const Facts& f) {
   }
   const double hours = number(part(part(f.plan, "survives"), "hours_between_losses"));
   if (hours > 0 && failures(f) > 0 && part(f.result, "wall_s").is_number())
-    s.table.rows.push_back({"hours between failures", fmt::format("{:.1f}", hours),
-                            fmt::format("{:.1f}", number(part(f.result, "wall_s")) / 3600 /
-                                                      static_cast<double>(failures(f)))});
+    s.table.rows.push_back(
+        {"hours between failures", fmt::format("{:.1f}", hours),
+         fmt::format("{:.1f}", number(part(f.result, "wall_s")) / 3600 / static_cast<double>(failures(f)))});
   return s;
 }
 

@@ -47,11 +47,21 @@ std::string escaped(const std::string& text) {
   utf8::repair(clean);
   for (const char c : clean) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
       default: {
         const auto byte = static_cast<unsigned char>(c);
         out += (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f ? ' ' : c;

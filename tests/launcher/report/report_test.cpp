@@ -56,9 +56,10 @@ class ReportTest : public testing::Test {
   void write_metrics() {
     std::string lines;
     for (int step = 1; step <= 100; ++step)
-      lines += nlohmann::json{{"step", step}, {"loss", 5.0 - step * 0.01}, {"tokens_per_s", 64.0}, {"step_s", 1.0}}
-                   .dump() +
-               "\n";
+      lines +=
+          nlohmann::json{{"step", step}, {"loss", 5.0 - step * 0.01}, {"tokens_per_s", 64.0}, {"step_s", 1.0}}
+              .dump() +
+          "\n";
     scratch.write("metrics.jsonl", lines);
   }
   Facts facts() const { return read_facts(run); }
@@ -143,8 +144,9 @@ TEST_F(ReportTest, DamagedFilesAreGaps) {
   write_events();
   scratch.write("result.json", "{\"status\":");
   scratch.write("plan.json", "[1]");
-  scratch.write("metrics.jsonl", "{\"step\":1,\"loss\":2.0}\nrubbish\n{\"step\":\"x\"}\n{\"step\":2,\"loss\":null}\n"
-                                 "{\"step\":3,\"lost\":true}\n{\"step\":4,\"loss\":1");
+  scratch.write("metrics.jsonl",
+                "{\"step\":1,\"loss\":2.0}\nrubbish\n{\"step\":\"x\"}\n{\"step\":2,\"loss\":null}\n"
+                "{\"step\":3,\"lost\":true}\n{\"step\":4,\"loss\":1");
   const auto read = facts();
   EXPECT_EQ(read.metrics.lines, 3);
   EXPECT_EQ(read.metrics.damaged, 2);
@@ -159,7 +161,8 @@ TEST_F(ReportTest, DamagedFilesAreGaps) {
 
 TEST_F(ReportTest, OfAnEventLogThatCannotBeReadTheResultStays) {
   scratch.write("events/0001.jsonl", "{\"event\":\"attempt_ended\"}\n");
-  scratch.write("result.json", R"({"status":"done","state_digest":"feed","attempts":7,"time_s":[],"wall_s":"x"})");
+  scratch.write("result.json",
+                R"({"status":"done","state_digest":"feed","attempts":7,"time_s":[],"wall_s":"x"})");
   const std::string page = html(page_of(facts()));
   EXPECT_THAT(page, HasSubstr("The event log cannot be read"));
   EXPECT_THAT(page, HasSubstr("feed"));
@@ -184,7 +187,8 @@ TEST(ReportSeries, AShortRunIsWhole) {
 }
 
 TEST(ReportPlot, TicksCoverTheValues) {
-  for (const auto& [low, high] : {std::pair{0.0, 1.0}, {3.0, 3.0}, {-5.0, 12000.0}, {1e-9, 2e-9}, {0.0, 0.0}}) {
+  for (const auto& [low, high] :
+       {std::pair{0.0, 1.0}, {3.0, 3.0}, {-5.0, 12000.0}, {1e-9, 2e-9}, {0.0, 0.0}}) {
     const auto found = ticks(low, high);
     EXPECT_LE(found.front(), low);
     EXPECT_GE(found.back(), high);
