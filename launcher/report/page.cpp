@@ -67,8 +67,9 @@ Section result_section(const Facts& f) {
     row("final loss", fmt::format("{:.6f} nats per token", number(part(r, "final_loss"))));
   row("tokens", whole(part(r, "tokens")));
   row("state digest", text(part(r, "state_digest")));
-  row("newest durable checkpoint",
-      number(part(r, "durable_step"), -1) < 0 ? "none known" : "step " + whole(part(r, "durable_step")));
+  if (part(r, "durable_step").is_number())  // a run without agents does not say it here
+    row("newest durable checkpoint",
+        number(part(r, "durable_step"), -1) < 0 ? "none known" : "step " + whole(part(r, "durable_step")));
   if (part(r, "wall_s").is_number())
     row("wall-clock time",
         fmt::format("{} s ({})", seconds(part(r, "wall_s")), duration_text(number(part(r, "wall_s")))));
@@ -127,7 +128,8 @@ Section course_section(const Facts& f) {
   show("Throughput (tokens/s)", "Throughput in tokens/s", m.tokens_per_s, 0);
   if (m.step_s.count() > 0) s.items.push_back(in_short("Step time in s", m.step_s, 4));
   s.paragraphs.push_back(
-      "A dashed line is the start of an attempt, with its number, at the step that it was restored from; a "
+      "In plots, a dashed line is the start of an attempt, with its number, at the step that it was restored "
+      "from; a "
       "solid line with an x is where an attempt failed. Steps that were done again are shown once, as they "
       "were done last.");
   if (const auto width = std::max(m.loss.width(), m.tokens_per_s.width()); width > 1)
