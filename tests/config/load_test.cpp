@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "src/base/env.hpp"
@@ -278,7 +279,8 @@ RunConfig random_config(std::mt19937_64& random) {
         break;
       }
       case Kind::number:
-        s.set(c, (s.least > 0 ? s.least : 0) + static_cast<double>(random() >> 1) * 0x1p-63);
+        s.set(c, std::lerp(std::max(s.least, 0.), std::max(s.least, 1.),
+                           static_cast<double>(random() >> 1) * 0x1p-63));
         break;
     }
   }

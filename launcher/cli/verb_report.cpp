@@ -1,0 +1,34 @@
+#include <iostream>
+
+#include "launcher/cli/find_run.hpp"
+#include "launcher/cli/verbs.hpp"
+#include "launcher/report/page.hpp"
+#include "slurm/cluster_cli.hpp"
+#include "src/base/files.hpp"
+
+namespace holdfast::launcher {
+
+void add_report(CLI::App& app, int& exit_code) {
+  struct ReportOptions {
+    std::string run, file;
+    bool markdown = false;
+  };
+  auto* verb = app.add_subcommand(
+      "report", "Print a report of a run as one HTML file: result, plots, time, failures, settings");
+  auto options = std::make_shared<ReportOptions>();
+  verb->add_option("RUN", options->run, "The run directory, or the job's id")->required();
+  verb->add_option("-o,--output", options->file, "Write it to this file instead of standard output");
+  verb->add_flag("--markdown", options->markdown, "Markdown, without plots");
+  verb->callback([options, &exit_code] {
+    slurm::ClusterCli cluster;
+    const auto page = report::page_of(report::read_facts(find_run(options->run, cluster)));
+    const std::string text = options->markdown ? report::markdown(page) : report::html(page);
+    if (options->file.empty())
+      std::cout << text;
+    else
+      files::replace_atomically(options->file, text, 0644);
+    exit_code = 0;
+  });
+}
+
+}  // namespace holdfast::launcher

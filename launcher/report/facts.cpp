@@ -1,0 +1,102 @@
+#include "launcher/report/facts.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "launcher/supervise/journal.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+
+namespace holdfast::launcher::report {
+namespace {
+
+using nlohmann::json;
+
+/// Null where there is no such file, or where it is no JSON object; the latter is a gap.
+json object_in(const std::filesystem::path& file, std::vector<std::string>& gaps) {
+  if (!files::is_there(file)) return nullptr;
+  try {
+    json object = json::parse(files::read_text(file), nullptr, false);
+    if (object.is_object()) return object;
+    gaps.push_back(file.filename().string() + " is damaged: it is no JSON object.");
+  } catch (const Error& e) {
+    gaps.push_back(fmt::format("{} cannot be read: {}", file.filename().string(), e.what()));
+  }
+  return nullptr;
+}
+
+std::optional<double> number_in(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+}
+
+void read_metrics(const std::filesystem::path& file, Metrics& metrics, std::vector<std::string>& gaps) {
+  if (!files::is_there(file)) return;
+  std::ifstream in(file, std::ios::binary);
+  if (!in) gaps.push_back("metrics.jsonl cannot be opened.");
+  std::string line;
+  while (std::getline(in, line))
+    if (!in.eof()) take_line(metrics, line);  // the last one may still be written
+  if (in.bad()) gaps.push_back("metrics.jsonl could not be read to its end.");
+  if (metrics.damaged > 0)
+    gaps.push_back(
+        fmt::format("{} lines of metrics.jsonl cannot be read; they are left out.", metrics.damaged));
+}
+
+}  // namespace
+
+void take_line(Metrics& m, const std::string& line) {
+  const json object = json::parse(line, nullptr, false);
+  const auto step = object.is_object() ? number_in(object, "step") : std::nullopt;
+  if (!step || *step < 1 || *step > 1e15) {
+    ++m.damaged;
+    return;
+  }
+  ++m.lines;
+  const auto at = static_cast<std::int64_t>(*step);
+  if (object.contains("lost")) {
+    ++m.lost;
+    return;
+  }
+  const auto add = [&](Series& series, const json& from, const char* key) {
+    if (const auto value = number_in(from, key)) series.add(at, *value);
+  };
+  if (!number_in(object, "loss")) ++m.without_loss;
+  add(m.loss, object, "loss");
+  add(m.held_out, object, "held_out_loss");
+  add(m.tokens_per_s, object, "tokens_per_s");
+  add(m.step_s, object, "step_s");
+  m.save_stall_s += number_in(object, "save_stall_s").value_or(0);
+  const auto saving = object.find("saving");
+  if (saving != object.end() && saving->is_object() && number_in(*saving, "persist_s").value_or(0) > 0)
+    add(m.persist_s, *saving, "persist_s");
+}
+
+Facts read_facts(const RunDir& run) {
+  Facts facts;
+  facts.dir = run.path.string();
+  const auto settings = config::load(run.config()).config;
+  facts.name = settings.run.name;
+  facts.steps = settings.train.steps;
+  facts.settings = config::changed_settings(config::RunConfig{}, settings);
+  facts.all_settings = config::to_toml(settings);
+  try {
+    facts.events = read_events(run);
+  } catch (const Error& e) {
+    facts.gaps.push_back(fmt::format("The event log cannot be read: {}", e.what()));
+  }
+  for (const auto& entry : facts.events) apply(facts.state, entry);
+  facts.result = result_of(facts.state);
+  const json ended = object_in(run.result(), facts.gaps);
+  const bool of_this_end = facts.state.outcome && ended.is_object() && ended.contains("term") &&
+                           ended["term"] == facts.state.outcome->term && ended.contains("job") &&
+                           ended["job"] == facts.state.job;
+  if (ended.is_object() && (facts.events.empty() || of_this_end)) facts.result = ended;
+  facts.plan = object_in(run.plan(), facts.gaps);
+  if (facts.plan.is_object() && facts.plan.contains("plan")) facts.plan = json(facts.plan["plan"]);
+  read_metrics(run.metrics(), facts.metrics, facts.gaps);
+  return facts;
+}
+
+}  // namespace holdfast::launcher::report

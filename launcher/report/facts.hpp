@@ -1,0 +1,43 @@
+#pragma once
+// What a report says of a run: its run directory, read once.
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/report/series.hpp"
+#include "launcher/supervise/run_state.hpp"
+#include "src/base/run_dir.hpp"
+#include "src/config/load.hpp"
+
+namespace holdfast::launcher::report {
+
+/// metrics.jsonl in short.
+struct Metrics {
+  Series loss, held_out, tokens_per_s, step_s;
+  std::int64_t lines = 0, damaged = 0;
+  std::int64_t without_loss = 0;  ///< steps whose loss was not finite
+  std::int64_t lost = 0;          ///< steps whose line was never written
+  double save_stall_s = 0;
+  Series persist_s;  ///< seconds to write a checkpoint, as rank 0 saw it
+};
+/// Takes one line without its end. `metrics` counts a line that cannot be read as damaged.
+void take_line(Metrics& metrics, const std::string& line);
+
+struct Facts {
+  std::string dir, name;
+  std::int64_t steps = 0;                       ///< train.steps
+  std::vector<config::SettingChange> settings;  ///< that differ from their defaults; `before` is the default
+  std::string all_settings;                     ///< TOML
+  std::vector<LogEntry> events;
+  RunState state;         ///< replayed from them
+  nlohmann::json result;  ///< fields of result.json; those of the file where it tells of this end of the run
+  nlohmann::json plan;    ///< for the nodes that the job had, else that of the submission; null: none
+  Metrics metrics;
+  std::vector<std::string> gaps;  ///< what could not be read, in sentences
+};
+
+/// Throws Error only when the settings cannot be read: all else that is missing or damaged is a gap.
+Facts read_facts(const RunDir& run);
+
+}  // namespace holdfast::launcher::report

@@ -1,0 +1,31 @@
+#pragma once
+// A line over steps as SVG: no script, no style sheet needed, readable in black and white. Pure.
+#include <string>
+#include <vector>
+
+#include "launcher/report/series.hpp"
+
+namespace holdfast::launcher::report {
+
+/// Something that happened at a step.
+struct Mark {
+  std::int64_t step = 0;
+  std::string label;  ///< one or two characters
+  std::string words;  ///< shown when the pointer rests on it
+  bool fault = false;
+};
+
+struct Plot {
+  std::string title;  ///< with the unit
+  std::vector<Point> points;
+  std::vector<Mark> marks;
+};
+
+/// Round values that cover [low, high], between 3 and 7 of them.
+std::vector<double> ticks(double low, double high);
+/// Text for HTML and XML: & < > " ' are replaced, and so is what no document may contain.
+std::string escaped(const std::string& text);
+/// An <svg> element; of fewer than two points, an empty text.
+std::string svg(const Plot& plot);
+
+}  // namespace holdfast::launcher::report
