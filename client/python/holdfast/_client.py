@@ -192,7 +192,7 @@ class Client:
     def _vote(self, step: int, ok: bool, payload: str) -> None:
         if not self._on:
             return
-        said = _Notice(self._message("vote", step=int(step), ok=ok), payload)
+        said = _Notice(self._message("vote", step=int(step), ok=ok, stall_us=0), payload)
         with self._lock:
             self._votes.append(said)
         self._wake()
