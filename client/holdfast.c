@@ -521,7 +521,8 @@ void hf_restored(int64_t step, const char* level) {
 
 static void vote(int64_t step, int ok, const char* payload) {
   char text[256];
-  snprintf(text, sizeof text, "{\"m\":\"vote\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"ok\":%s,\"stall_us\":0}", who.rank,
+  snprintf(text, sizeof text,
+           "{\"m\":\"vote\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"ok\":%s,\"stall_us\":0}", who.rank,
            who.attempt, (long long)step, ok ? "true" : "false");
   struct notice* said = new_notice(step, text, payload);
   if (!said) return;
