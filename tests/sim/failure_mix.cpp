@@ -98,8 +98,6 @@ struct Spent {
   std::array<double, uses> s{};
   double& of(TimeUse use) { return s[as_size(static_cast<int>(use))]; }
   double sum() const { return std::accumulate(s.begin(), s.end(), 0.0); }
-  /// All but steps whose results last.
-  double lost() { return sum() - of(TimeUse::productive); }
   void add(const Spent& other) {
     for (int u = 0; u < uses; ++u) s[as_size(u)] += other.s[as_size(u)];
   }

@@ -43,8 +43,8 @@ commands=$(ninja -C "$build" -t commands sim_test)
 link=$(tail -n1 <<<"$commands")
 status=0
 while IFS='|' read -r name file expression; do
-  [[ $name && $name =~ $pattern ]] || continue
   name=$(xargs <<<"$name") file=$(xargs <<<"$file")
+  [[ $name && $name =~ $pattern ]] || continue
   sed "$expression" "$root/$file" >"$work/mutated.cpp"
   if cmp -s "$work/mutated.cpp" "$root/$file"; then
     printf '%-34s NOT APPLIED to %s\n' "$name" "$file"; status=1; continue
@@ -57,7 +57,7 @@ while IFS='|' read -r name file expression; do
     sed "s|\"[^\"]*/$file\"|\"$work/mutated.cpp\"|" "$unity" >"$mutated"
   fi
   # The build's own commands, for this source and with its object before the libraries.
-  compile=$(grep -F -- " -c $source" <<<"$commands" | sed -E "s| -MD .* -c .*| -O1 -o $work/mutated.o -c $mutated|; s|^[^ ]*ccache ||")
+  compile=$(grep -F -- " -c $source" <<<"$commands" | sed -E "s| -MD .* -c .*| -O1 -w -o $work/mutated.o -c $mutated|; s|^[^ ]*ccache ||")
   (cd "$build" && eval "$compile" && eval "${link/ -o tests\/sim\/sim_test / -o $work/sim_test $work/mutated.o }")
   if found=$(HOLDFAST_SCHEDULES=$schedules "$work/sim_test" --gtest_fail_fast \
       --gtest_filter='*NoSchedule*:*EndsNothing:*IsNoticed' 2>&1); then
