@@ -2,7 +2,7 @@
 # Is slow hardware found, and named? RUNS jobs on a minipod of four nodes, each undisturbed for 50 steps or more, which is one
 # labelled period, and then with an injection, which is another. The seed chooses the order of the kinds, the node, how
 # strong it is, and when it begins:
-#   compute   the rank of a node is stopped for a part of every 10 ms
+#   compute   the rank of a node is stopped for a part of every 2 ms
 #   network   what a node sends and what it is sent goes through a token bucket (tc tbf)
 #   link      the rate that a node's RDMA port shows is halved or quartered, in a stand-in for /sys
 # An injection counts as found when the first event `straggler` after it names the node and the kind, within 50 steps.
@@ -75,8 +75,8 @@ stopper='import os, signal, subprocess, sys, time
 part = float(sys.argv[1])
 while not os.path.exists("/tmp/let-go"):
     ranks = [int(pid) for pid in subprocess.run(["pgrep", "-x", "holdfast-train"], capture_output=True, text=True).stdout.split()]
-    for _ in range(100):
-        for what, seconds in ((signal.SIGSTOP, 0.01 * part), (signal.SIGCONT, 0.01 * (1 - part))):
+    for _ in range(500):
+        for what, seconds in ((signal.SIGSTOP, 0.002 * part), (signal.SIGCONT, 0.002 * (1 - part))):
             for pid in ranks:
                 try:
                     os.kill(pid, what)
