@@ -83,6 +83,7 @@ class OutcomeUnknown : public Error {
               "Try again: Holdfast looks for the job first.") {}
 };
 
+inline constexpr std::string_view agent_step = "agent";  ///< the name of the steps with agents
 /// In StepRequest::output: the name of the node.
 inline constexpr std::string_view node_in_path = "{node}";
 
@@ -93,7 +94,7 @@ struct StepRequest {
   std::vector<std::string> command;
   std::filesystem::path output;  ///< stdout and stderr of the step, opened (appended to) by the node itself
   int gpus = 0;                  ///< that the job has on each node; 0: those that it asked for by number
-  std::string name = "agent";    ///< of the step, shown by squeue -s
+  std::string name{agent_step};  ///< of the step, shown by squeue -s
   std::vector<std::string> options;  ///< further ones of srun
 };
 
@@ -125,6 +126,9 @@ class Cluster {
   virtual std::map<std::string, int> gpus(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
 
   virtual void cancel(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
+  /// Sends a signal to the processes of all steps of a job that have this name. They need no srun any more.
+  virtual void signal_steps(JobId id, std::string_view name, int signal,
+                            std::chrono::milliseconds limit = default_limit) = 0;
   /// Ends the job's steps and script (this process too, if it is one of them) and queues it again.
   virtual void requeue(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
 

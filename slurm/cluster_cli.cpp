@@ -141,6 +141,15 @@ void ClusterCli::cancel(JobId id, milliseconds limit) {
   if (done.status != 0 && !says_unknown_job(done.err)) refuse(fmt::format("cannot cancel job {}", id), done);
 }
 
+void ClusterCli::signal_steps(JobId id, std::string_view name, int signal, milliseconds limit) {
+  const Finished steps = call(steps_argv(id), limit);
+  if (steps.status != 0) refuse(fmt::format("cannot ask SLURM for the steps of job {}", id), steps);
+  const auto named = read_steps_named(steps.out, name);
+  if (named.empty()) return;
+  const Finished done = call(signal_steps_argv(named, signal), limit);
+  if (done.status != 0) refuse(fmt::format("cannot signal the steps of job {}", id), done);
+}
+
 bool ClusterCli::requeues_at_its_end(JobId id, milliseconds limit) {
   const Finished done = call(preemption_argv(id), limit);
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM whether job {} is preempted", id), done);

@@ -17,6 +17,7 @@ class ClusterCli : public Cluster {
   std::vector<Node> nodes(const std::vector<std::string>& names, std::chrono::milliseconds limit) override;
   std::map<std::string, int> gpus(JobId id, std::chrono::milliseconds limit) override;
   void cancel(JobId id, std::chrono::milliseconds limit) override;
+  void signal_steps(JobId id, std::string_view name, int signal, std::chrono::milliseconds limit) override;
   void requeue(JobId id, std::chrono::milliseconds limit) override;
   bool requeues_at_its_end(JobId id, std::chrono::milliseconds limit) override;
   OtherNodes other_nodes(JobId id, std::chrono::milliseconds limit) override;

@@ -72,6 +72,16 @@ std::vector<std::string> nodes_argv(const std::vector<std::string>& names) {
 
 std::vector<std::string> cancel_argv(JobId id) { return {"scancel", std::to_string(id)}; }
 
+std::vector<std::string> steps_argv(JobId id) {
+  return {"squeue", "--noheader", "--all", "--steps", "--jobs=" + std::to_string(id), "--format=%i|%j"};
+}
+
+std::vector<std::string> signal_steps_argv(const std::vector<std::string>& steps, int signal) {
+  std::vector<std::string> argv = {"scancel", "--signal=" + std::to_string(signal)};
+  argv.insert(argv.end(), steps.begin(), steps.end());
+  return argv;
+}
+
 std::vector<std::string> preemption_argv(JobId id) {
   return {"squeue", "--noheader", "--all", "--jobs=" + std::to_string(id), "--Format=PreemptTime:32"};
 }

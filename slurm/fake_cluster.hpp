@@ -64,7 +64,7 @@ class FakeCluster : public Cluster {
 
   // For tests: the actions of the code under test.
   std::vector<Submission> submissions;
-  std::vector<JobId> cancelled, requeued;
+  std::vector<JobId> cancelled, requeued, signalled;
   std::map<JobId, std::vector<std::string>> excluded;
 
   std::string version(std::chrono::milliseconds) override { return "22.05.8"; }
@@ -111,6 +111,10 @@ class FakeCluster : public Cluster {
     need_controller();
     cancelled.push_back(id);
     if (jobs_.contains(id)) end_job(id, "CANCELLED");
+  }
+  void signal_steps(JobId id, std::string_view, int, std::chrono::milliseconds) override {
+    need_controller();
+    signalled.push_back(id);
   }
   void requeue(JobId id, std::chrono::milliseconds) override {
     need_controller();

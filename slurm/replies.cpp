@@ -190,6 +190,14 @@ std::vector<OwnJob> read_own_jobs(std::string_view out) {
   return jobs;
 }
 
+std::vector<std::string> read_steps_named(std::string_view out, std::string_view name) {
+  std::vector<std::string> steps;
+  for (const auto line : lines_of(out))
+    if (const auto fields = fields_of<2>(line); fields && trimmed((*fields)[1]) == name)
+      steps.emplace_back(trimmed((*fields)[0]));
+  return steps;
+}
+
 std::optional<std::string> read_script_of_job(std::string_view out, JobId id) {
   for (const auto line : lines_of(out)) {
     const auto fields = fields_of<3>(line);

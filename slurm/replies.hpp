@@ -33,6 +33,8 @@ std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& 
 std::optional<std::string> read_script_of_job(std::string_view out, JobId id);
 /// Live jobs of this user; lines that cannot be read are left out.
 std::vector<OwnJob> read_own_jobs(std::string_view out);
+/// Of the steps of a job, those with this name, as SLURM numbers them: "17.3".
+std::vector<std::string> read_steps_named(std::string_view out, std::string_view name);
 /// The constraints of a job.
 struct JobConstraints {
   std::vector<std::string> partitions;  ///< a running job's: the one that it runs in

@@ -40,26 +40,26 @@ void AgentSteps::start_all() {
 void AgentSteps::probed(const std::string& node, StepWatch::Probe what) {
   Step& step = steps_.at(node);
   step.watch.probed(what, steady_seconds());
-  if (what != StepWatch::Probe::answers) return;
+  if (what != StepWatch::Probe::answers) {
+    if (stopped_ && none_is_left()) hooks_.none_left();
+    return;
+  }
   step.pause = first_pause;
   heard_ = true;
   refused_since_.reset();
+  release_started();
 }
 
-bool AgentSteps::start_missing() {
-  bool others = false;
-  for (auto& [node, step] : steps_) {
-    if (!wants_new_step(node, step)) continue;
-    const bool has_step = step.pid > 0 || shares_step(node);
-    if (!has_step) renew(node, step);
-    others = others || has_step;
-  }
-  return others;
+bool AgentSteps::misses_agents() const {
+  return std::ranges::any_of(steps_,
+                             [this](const auto& step) { return wants_new_step(step.first, step.second); });
 }
 
 void AgentSteps::renew(const std::function<bool(const std::string& node)>& spared) {
-  for (auto& [node, step] : steps_)
-    if ((step.pid > 0 || shares_step(node)) && !spared(node) && wants_new_step(node, step)) renew(node, step);
+  for (auto& [node, step] : steps_) {
+    const bool in_step = step.pid > 0 || shares_step(node);
+    if (wants_new_step(node, step) && !(in_step && spared(node))) renew(node, step);
+  }
 }
 
 void AgentSteps::stop() {
@@ -73,8 +73,19 @@ void AgentSteps::stop() {
 void AgentSteps::terminate() {
   for (const auto& [node, step] : steps_)
     if (step.pid > 0) ::kill(step.pid, SIGTERM);
-  for (const auto& [first, step] : shared_steps_)
+  bool released = false;
+  for (const auto& [first, step] : shared_steps_) {
     if (step.pid > 0) ::kill(step.pid, SIGTERM);
+    released = released || step.released;
+  }
+  if (!released) return;
+  signals_.run([&cluster = cluster_, job = setup_.job] {
+    try {
+      cluster.signal_steps(job, slurm::agent_step, SIGTERM);
+    } catch (const Error& error) {
+      log::warn("agents may stay: {}", error.what());
+    }
+  });
 }
 
 /// A step that nodes share may need long for some of them: a Prolog, a node that does not answer.
@@ -89,6 +100,21 @@ bool AgentSteps::shares_step(const std::string& node) const {
     const auto& nodes = shared.second.nodes;
     return shared.second.pid > 0 && std::find(nodes.begin(), nodes.end(), node) != nodes.end();
   });
+}
+
+/// A node that was started anew registers without the step. SLURM tells srun, which then ends the step on
+/// every node, `--no-kill` or not (seen: 22.05); without an srun nobody does.
+void AgentSteps::release_started() {
+  for (auto& [first, shared] : shared_steps_) {
+    const bool started = std::ranges::all_of(shared.nodes, [this](const std::string& node) {
+      const StepWatch& watch = steps_.at(node).watch;
+      return watch.heard_since_start() || steady_seconds() - watch.started_at() >= setup_.patience_s;
+    });
+    if (shared.pid == 0 || shared.released || !started) continue;
+    shared.released = true;
+    for (const auto& node : shared.nodes) steps_.at(node).released = true;
+    ::kill(-shared.pid, SIGKILL);  // with its child, which ends the step when srun alone is killed
+  }
 }
 
 /// The old srun may wait for ever for a node that was lost.
@@ -125,8 +151,14 @@ void AgentSteps::start(const std::vector<std::string>& nodes) {
   step.command = {this_program().string(), "agent", setup_.run.path.string()};
   step.output = agent_log(setup_.run, nodes.size() == 1 ? nodes.front() : std::string(slurm::node_in_path));
   setup_.into_image(step);
-  for (const auto& node : nodes) steps_[node].watch.started(steady_seconds());
-  if (nodes.size() > 1) shared_steps_[nodes.front()].nodes = nodes;
+  for (const auto& node : nodes) {
+    steps_[node].watch.started(steady_seconds());
+    steps_[node].released = false;
+  }
+  if (nodes.size() > 1) {
+    shared_steps_[nodes.front()].nodes = nodes;
+    shared_steps_[nodes.front()].released = false;
+  }
   try {
     pid_of(nodes) =
         children_.start(cluster_.step_command(step), [this, nodes](int status) { ended(nodes, status); });
@@ -148,6 +180,7 @@ void AgentSteps::ended(const std::vector<std::string>& nodes, int status) {
     if (none_is_left()) hooks_.none_left();
     return;
   }
+  if (nodes.size() > 1 && shared_steps_[nodes.front()].released) return;
   hooks_.unless_over([this, nodes, status] {
     if (!starts_) return;
     if (!heard_) try_step();
@@ -191,10 +224,14 @@ void AgentSteps::start_later(const std::string& node, int status) {
   step.pause = std::min(step.pause * 2, longest_pause);
 }
 
+/// Of an agent without an srun only a probe tells.
 bool AgentSteps::none_is_left() const {
-  const auto over = [](const auto& s) { return s.second.pid == 0; };
-  return std::all_of(steps_.begin(), steps_.end(), over) &&
-         std::all_of(shared_steps_.begin(), shared_steps_.end(), over);
+  return std::ranges::none_of(steps_,
+                              [](const auto& step) {
+                                return step.second.pid > 0 ||
+                                       (step.second.released && step.second.watch.answers());
+                              }) &&
+         std::ranges::none_of(shared_steps_, [](const auto& step) { return step.second.pid > 0; });
 }
 
 /// The steps of agents write to the agents' logs on the nodes; what srun says of a step that never was, only

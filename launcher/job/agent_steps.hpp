@@ -7,6 +7,9 @@
 //   a step that nodes share                       the nodes without an agent, in two halves: a node that
 //   SLURM cannot
 //                                                 reach makes it refuse a step on all of them
+//   all agents of such a step have answered       its srun is killed, which agents do not notice. It would
+//   end
+//                                                 them all when one of the nodes came back without the step
 //   a node's own step                             another one, after a pause that doubles
 //   a node wants a step (step_watch.hpp)          its own step is killed if there is one, and another one
 //   starts a step, and no agent has ever answered        a trial step on the batch host, whose error is
@@ -44,7 +47,7 @@ class AgentSteps {
     std::function<void(std::function<void()> then)> unless_over;
     /// SLURM refuses every step; `why` in its own words.
     std::function<void(const std::string& why)> refused;
-    /// After stop(): the last step has ended.
+    /// After stop(): the last agent has ended; may be called again.
     std::function<void()> none_left;
   };
   AgentSteps(control::RealLoop& loop, slurm::Cluster& cluster, Setup setup, Hooks hooks);
@@ -56,21 +59,22 @@ class AgentSteps {
   /// A step of its own tells by its end that its agent is gone; of one that nodes share only a probe tells.
   bool has_own_step(const std::string& node) const { return steps_.at(node).pid > 0; }
 
-  /// Starts steps for nodes that want one and have none. Returns true when others want one although their
-  /// step has not ended: renew() would kill it, and the ranks in it.
-  bool start_missing();
-  /// The same for nodes whose step has not ended, those of `spared` apart.
+  /// A node wants a new step.
+  bool misses_agents() const;
+  /// Starts steps for nodes that want one. The end of a step that has not ended ends the ranks in it, so
+  /// those of `spared` nodes are left alone. Not in a run that is over.
   void renew(const std::function<bool(const std::string& node)>& spared);
   /// No step is started any more: SLURM starts nothing in a job that ends.
   void start_no_more() { starts_ = false; }
   /// The run is over: nothing is started, and `none_left` is called, at once or later.
   void stop();
-  /// SIGTERM to every srun.
+  /// SIGTERM to every agent, by srun or by SLURM.
   void terminate();
 
  private:
   struct Step {
     pid_t pid = 0;
+    bool released = false;  ///< its agent is in a step whose srun was killed
     Millis pause;
     control::Loop::Handle again;
     StepWatch watch;
@@ -78,11 +82,13 @@ class AgentSteps {
   struct SharedStep {
     std::vector<std::string> nodes;
     pid_t pid = 0;
+    bool released = false;  ///< its srun was killed, not the agents
     control::Loop::Handle again;
   };
 
   bool wants_new_step(const std::string& node, const Step& step) const;
   bool shares_step(const std::string& node) const;
+  void release_started();
   void renew(const std::string& node, Step& step);
   int gpus_on(const std::string& node) const;
   slurm::StepRequest request(const std::vector<std::string>& nodes) const;
@@ -99,7 +105,7 @@ class AgentSteps {
   Setup setup_;
   Hooks hooks_;
   control::RealLoop& loop_;
-  control::Worker logs_{loop_}, trials_{loop_};
+  control::Worker logs_{loop_}, trials_{loop_}, signals_{loop_};
   Children children_;
   std::map<std::string, Step> steps_;               ///< by node
   std::map<std::string, SharedStep> shared_steps_;  ///< by the first of its nodes

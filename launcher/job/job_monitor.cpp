@@ -146,16 +146,15 @@ class JobMonitor {
   }
 
   void probe_agents() {
-    if (code_) return;
-    if (cut_off()) return leave(static_cast<int>(Exit::transient));
-    if (steps_.start_missing() && !reader_.busy_for()) read_record([this] { renew_silent(); });
+    if (!code_ && cut_off()) return leave(static_cast<int>(Exit::transient));
+    if (!code_ && steps_.misses_agents() && !reader_.busy_for()) read_record([this] { renew_steps(); });
     for (auto& [node, agent] : agents_)
       if (!agent.channel && Clock::now() >= agent.next_probe) probe(node, agent);
   }
 
-  /// The end of a step ends the ranks in it: a step of a node that trains, as far as is known, is left alone,
-  /// however long its agent is silent. The leader, which asks the others, may find that the node is lost.
-  void renew_silent() {
+  /// A step of a node that trains, as far as is known, is left alone, however long its agent is silent. The
+  /// leader, which asks the others, may find that the node is lost.
+  void renew_steps() {
     if (!known_) return;
     steps_.renew([this](const std::string& node) { return known_->trains_on(node); });
   }
@@ -164,7 +163,7 @@ class JobMonitor {
     const auto done = [this, node, &agent](StepWatch::Probe what) {
       steps_.probed(node, what);
       const bool calm = what == StepWatch::Probe::answers && steps_.has_own_step(node);
-      agent.next_probe = Clock::now() + (calm ? answering_period : silent_period);
+      agent.next_probe = Clock::now() + (code_ ? probe_tick : calm ? answering_period : silent_period);
       // Not from inside the channel's own call; and meanwhile a drain may have opened another channel.
       loop_.post([&agent, over = agent.channel] {
         if (agent.channel == over) agent.channel.reset();

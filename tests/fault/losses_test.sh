@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(node_killed partner_killed adapters rank_killed rank_stuck stuck_before_takeover leader_killed agents_stopped batch_host_killed slurmctld_down out_of_spares)
+all_cases=(node_killed partner_killed adapters rank_killed rank_stuck stuck_before_takeover leader_killed agents_stopped batch_host_killed spare_returns slurmctld_down out_of_spares)
 
 case_node_killed() {
   # Its replica has the same state; the shared level has no checkpoint.
@@ -191,6 +191,22 @@ case_batch_host_killed() {
   check "training was not disturbed" equal "$(result "$run" '.attempts | length')" 1
   mini revive-node "$node"
 }
+
+case_spare_returns() {
+  # It was started anew, and SLURM does not find the step of the agents on it: the agents of the others go on.
+  start_held spare_returns
+  trains_to 10
+  local spare
+  spare=$(mini exec sinfo -h -N -o %N | grep -vxF "$(placement "$run"; mini exec scontrol show job "$job" | sed -n 's/.*BatchHost=//p')" | head -n 1)
+  mini kill-node "$spare"
+  check "the spare is missed" soon 60 has_event node_lost "$spare"
+  mini revive-node "$spare"
+  check "it is a spare again" soon 60 has_event node_returned "$spare"
+  check "training was not disturbed" equal "$(events "$run" | jq -rs 'map(select(.event == "attempt_planned")) | length')" 1
+  ends_like_the_undisturbed 0
+  check "nor was it later" equal "$(result "$run" '.attempts | length')" 1
+}
+has_event() { [[ -n $(events "$run" | jq -r --arg event "$1" --arg node "$2" 'select(.event == $event and .node == $node)') ]]; }
 
 case_slurmctld_down() {
   start_held slurmctld_down

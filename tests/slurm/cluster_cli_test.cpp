@@ -1,6 +1,7 @@
 #include "slurm/cluster_cli.hpp"
 
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "slurm/tools.hpp"
@@ -168,6 +169,12 @@ TEST_F(ClusterCliTest, requeues_and_cancels) {
                1);
   EXPECT_EQ(error_of([&] { cluster.requeue(7); }).exit(), Exit::transient)
       << "it is how 22.05 says that slurmctld is down";
+}
+
+TEST_F(ClusterCliTest, signals_the_steps_of_a_name) {
+  tools.answer("squeue", "7.batch|batch\n7.0|agent\n7.3|agent\n");
+  cluster.signal_steps(7, agent_step, SIGTERM);
+  EXPECT_THAT(tools.calls(), HasSubstr("[ scancel\n--signal=15\n7.0\n7.3\n]\n"));
 }
 
 TEST_F(ClusterCliTest, tells_the_version) {

@@ -3,9 +3,11 @@
 // all of them and "two" of dgx003 and dgx004. Run on the login host by the owner of the jobs; Administrator.*
 // by root.
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "slurm/cluster_cli.hpp"
@@ -148,6 +150,27 @@ TEST_F(Owner, runs_a_step_with_all_that_the_job_has_on_the_node) {
   ASSERT_EQ(step.status, 0) << step.err;
   // 16 cores of two threads, less two reserved cores.
   EXPECT_EQ(files::read_text(request.output), std::to_string(job) + " " + node + " 28 0,1,2,3,4,5,6,7\n");
+}
+
+TEST_F(Owner, signals_a_step_whose_srun_was_killed) {
+  ASSERT_TRUE(soon(runs));
+  StepRequest step;
+  step.job = job;
+  step.nodes = cluster().job(job)->nodes;
+  step.command = {"bash", "-c", "trap 'echo ended; exit' TERM; echo begun; while :; do sleep 0.1; done"};
+  step.output = home / ("step-" + std::to_string(job) + "-{node}.log");
+  const auto all_say = [&](const std::string& word) {
+    return std::ranges::all_of(step.nodes, [&](const std::string& node) {
+      const auto said = home / ("step-" + std::to_string(job) + "-" + node + ".log");
+      return std::filesystem::exists(said) && files::read_text(said).find(word) != std::string::npos;
+    });
+  };
+  const pid_t srun = spawn(cluster().step_command(step));
+  EXPECT_TRUE(soon([&] { return all_say("begun"); }));
+  ::kill(-srun, SIGKILL);
+  ::waitpid(srun, nullptr, 0);
+  cluster().signal_steps(job, agent_step, SIGTERM);
+  EXPECT_TRUE(soon([&] { return all_say("ended"); }));
 }
 
 TEST_F(Owner, signals_the_script_alone_or_every_process) {

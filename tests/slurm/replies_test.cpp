@@ -133,6 +133,11 @@ TEST(Replies, tell_own_jobs) {
                                 OwnJob{9, JobState::pending, "PENDING", "Dependency", std::nullopt, "/x"}));
 }
 
+TEST(Replies, tell_steps_of_a_name) {
+  EXPECT_THAT(read_steps_named("17.batch|batch\n17.0|agent\n17.1|train|agent\n17.12|agent\nbusy\n", "agent"),
+              ElementsAre("17.0", "17.12"));
+}
+
 TEST(Replies, tell_nodes) {
   const auto idle = read_nodes(test::FakeTools::captured("nodes_idle.txt"));
   ASSERT_EQ(idle.size(), 4u);

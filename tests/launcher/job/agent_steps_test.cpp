@@ -23,6 +23,7 @@ class ShellCluster : public slurm::FakeCluster {
     if (!is_trial) started.push_back(request.nodes);
     Command command;
     command.argv = {"sh", "-c", is_trial ? trial_ : agent_};
+    command.new_session = true;
     return command;
   }
   mutable std::vector<Nodes> started;
@@ -111,6 +112,39 @@ TEST_F(AgentStepsTest, StopsWhenTheLastStepHasEnded) {
   run_until([] { return false; });
   EXPECT_TRUE(none_left);
   EXPECT_EQ(cluster.started.size(), 1U);
+}
+
+TEST_F(AgentStepsTest, TheSrunOfAStepIsKilledWhenAllItsAgentsHaveAnswered) {
+  ShellCluster cluster("exec sleep 60", "true");
+  auto& running = steps(cluster, {"n1", "n2", "n3"});
+  for (const auto* node : {"n1", "n2", "n3"}) running.probed(node, StepWatch::Probe::answers);
+  const auto later = loop.after(Millis(1500), [&] {
+    EXPECT_EQ(cluster.started.size(), 1U) << "its end does not matter";
+    // A node comes back without an agent; nothing is killed with a step of its own.
+    running.probed("n3", StepWatch::Probe::silent);
+    running.probed("n3", StepWatch::Probe::refuses);
+    EXPECT_TRUE(running.misses_agents());
+    running.renew([](const std::string&) { return true; });
+    running.terminate();
+  });
+  run_until([&] { return !cluster.signalled.empty(); });
+  EXPECT_THAT(cluster.started, ElementsAre(Nodes{"n1", "n2", "n3"}, Nodes{"n3"}));
+  EXPECT_EQ(cluster.signalled, std::vector<slurm::JobId>{7}) << "no srun passes the signal on";
+}
+
+TEST_F(AgentStepsTest, AgentsWithoutAnSrunAreAwaitedByProbes) {
+  ShellCluster cluster("exec sleep 60", "true");
+  auto& running = steps(cluster, {"n1", "n2", "n3"});
+  for (const auto* node : {"n1", "n2", "n3"}) running.probed(node, StepWatch::Probe::answers);
+  running.probed("n3", StepWatch::Probe::silent);
+  running.stop();
+  const auto pause = loop.after(Millis(500), [this] { loop.stop(); });
+  loop.run();
+  EXPECT_FALSE(none_left);
+  running.probed("n1", StepWatch::Probe::refuses);
+  EXPECT_FALSE(none_left);
+  running.probed("n2", StepWatch::Probe::refuses);
+  EXPECT_TRUE(none_left);
 }
 
 TEST_F(AgentStepsTest, NothingIsStartedInAJobThatEnds) {
