@@ -128,7 +128,7 @@ void World::sent(Connection& connection, int end, const std::string& line) {
   if (name == "start_ranks") {
     launched(std::get<StartRanks>(*decode(line, why)));
   } else if (name == "clear") {
-    const auto& clear = std::get<Clear>(*decode(line, why));
+    const auto clear = std::get<Clear>(*decode(line, why));
     if (!cleared_.insert({clear.attempt, clear.term}).second) return;
     const RunState& log = storage.replay();
     expect(std::any_of(log.attempts.begin(), log.attempts.end(),
