@@ -56,7 +56,7 @@ const std::vector<Fault>& faults() {
       // --- the supervisors ---
       {"agent_killed", "an agent, by SIGKILL; its guardian starts another", A, "kill_agent", "", T::active, 0, K::none, false, 0},
       {"agent_frozen", "an agent holds for a while; its ranks go on", A, "freeze_agent", "", T::active, 20, K::none, false, 0},
-      {"supervision_killed", "agent and guardian of a node, by SIGKILL; its ranks go on", M, "kill-agents", "", T::active, 0, K::none, false, 0, L::any_reaction},
+      {"supervision_killed", "agent and guardian of a node, by SIGKILL; its ranks go on where SLURM lets them", M, "kill-agents", "", T::active, 0, K::none, false, 0},
       {"leader_killed", "the leader's process, by SIGKILL", A, "kill_agent", "", T::leader, 0, K::takeover, false, 0},
       {"leader_frozen", "the leader holds for a while, and wakes up replaced", A, "freeze_agent", "", T::leader, 8, K::takeover, false, 0},
       {"leader_cut", "the leader alone is cut off, with its node", M, "cut-link", "heal-link", T::leader, 12, K::takeover, false, 0},

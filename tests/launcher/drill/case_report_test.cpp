@@ -162,7 +162,6 @@ TEST(CaseReport, TheRecordThatAFaultMustLeave) {
       {"batch_host_killed",
        {{"event", "leader_elected"}, {"node", "n2"}, {"job", "7.0"}, {"term", 2}},
        {{"event", "straggler"}, {"rank", 1}}},
-      {"supervision_killed", {{"event", "node_lost"}, {"node", "n3"}}, {{"event", "straggler"}, {"rank", 1}}},
       {"local_dropped",
        {{"event", "restored"}, {"step", 10}, {"level", "peer"}},
        {{"event", "restored"}, {"step", 10}, {"level", "local"}}},
