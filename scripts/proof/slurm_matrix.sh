@@ -4,7 +4,7 @@
 #   scripts/proof/slurm_matrix.sh BUILD ROOTS [--full] [--cases "TEST CASE..."] [--logs DIR] [RELEASE/PROFILE...]
 # BUILD: a build folder. ROOTS: a folder with systems that scripts/minipod_root.sh makes; those that are missing are made there,
 # but for that of this machine's own SLURM. --full: in 22.05/plain, 22.05/cgroup and 26.05/plain also `holdfast drill full`, 48 faults,
-# about two hours each. --cases: instead of the ten, such as "losses node_killed". RELEASE/PROFILE: only these cells, such as
+# twenty minutes each. --cases: instead of the ten, such as "losses node_killed". RELEASE/PROFILE: only these cells, such as
 # 24.11/private. As root; about five minutes a cell on two cores, but those with a Prolog. A cell that fails is repeated once.
 # Prints a table, and a last line RESULT with it as JSON.
 set -euo pipefail
@@ -87,11 +87,11 @@ drill_full() (
   source "$source/tests/support/pod.sh"
   trap '"$pod" down --purge' EXIT
   # shellcheck disable=SC2086 # words
-  mini up --nodes 4 $1
+  mini up --nodes 4 --slurmd-timeout 30 $1
   install_programs "${programs[@]}"
   make_tokens
   "${programs[0]}" drill full "$source/tests/fault/job.toml" --minipod "$dir" --report "$logs/drill-${1//[^a-z0-9]/-}" \
-    --set data.tokens=/shared/home/tokens.bin --set "model.file=$test_model" "${test_sets[@]}"
+    --set data.tokens=/shared/home/tokens.bin --set "model.file=$test_model" --set train.sequence=16 # cases set train.steps
 )
 
 bundle=$logs/holdfast.tar.gz
