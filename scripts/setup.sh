@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what Holdfast is built with and runs on, from Debian 12's own packages.
+# Install what Holdfast is built with and runs on, from Debian's own packages (12 and 13).
 #
 #   scripts/setup.sh [PACKAGE...]   install the list below, and PACKAGE... too
 #   scripts/setup.sh --list         print the list
@@ -15,9 +15,9 @@ source "$here/common.sh"
 packages=(
   # tools to build and check
   ca-certificates ccache clang-format cmake file g++ git jq ninja-build pkg-config shellcheck
-  # libraries (cmake/Dependencies.cmake)
+  # libraries (cmake/Dependencies.cmake); sentencepiece of Debian 13 needs protobuf, too
   libasio-dev libcli11-dev libfmt-dev libhdf5-dev libisal-dev libopenblas-openmp-dev libopenmpi-dev libpmix-dev
-  libsentencepiece-dev libsimdjson-dev libsodium-dev libspdlog-dev libtomlplusplus-dev libucx-dev libutf8proc-dev libxxhash-dev libzstd-dev
+  libprotobuf-dev libsentencepiece-dev libsimdjson-dev libsodium-dev libspdlog-dev libtomlplusplus-dev libucx-dev libutf8proc-dev libxxhash-dev libzstd-dev
   nlohmann-json3-dev zlib1g-dev
   # tests
   hdf5-tools libgmock-dev libgtest-dev python3-h5py
