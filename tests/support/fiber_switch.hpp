@@ -20,11 +20,13 @@ class Stack {
   std::size_t bytes() const { return as_size(high() - low()); }
   std::size_t mapped() const { return mapped_; }  ///< bytes, with that page
   void* tsan() const { return tsan_; }
+  void begin();  ///< a fiber will run on it
 
  private:
   std::size_t mapped_;
   std::byte* base_ = nullptr;
   void* tsan_ = nullptr;
+  int fibers_ = 0;
 };
 
 /// Between the stack where resume() is called and fibers, of which one runs at a time.
