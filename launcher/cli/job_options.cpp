@@ -2,20 +2,36 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "launcher/job/run_dir_setup.hpp"
+#include "launcher/job/run_owner.hpp"
+#include "slurm/job_env.hpp"
+#include "src/base/error.hpp"
+#include "src/base/shell_words.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
+enum class Spelling {
+  as_it_is,
+  list,  ///< with commas between
+  words  ///< as a shell reads them; or a list as in a job file
+};
 struct Flag {
   const char *names, *type, *key, *help;
-  bool list = false;  ///< its value is a list, with commas between
+  Spelling spelling = Spelling::as_it_is;
 };
 constexpr std::array flags = {
     Flag{"-N,--nodes", "N", "cluster.nodes", "Active nodes"},
     Flag{"--spares", "N", "cluster.spares", "Spare nodes"},
+    Flag{"--command", "COMMAND", "rank.command",
+         "Program of the ranks, and its arguments, as a shell reads them; it needs no job file",
+         Spelling::words},
     Flag{"--resume", "FROM", "run.resume", "auto, none or a checkpoint"},
     Flag{"-p,--partition", "PARTITION", "slurm.partition", "As with sbatch"},
     Flag{"-A,--account", "NAME", "slurm.account", "As with sbatch"},
@@ -24,23 +40,46 @@ constexpr std::array flags = {
     Flag{"-C,--constraint", "LIST", "slurm.constraint", "As with sbatch"},
     Flag{"--reservation", "NAME", "slurm.reservation", "As with sbatch"},
     Flag{"--container-image", "IMAGE", "container.image", "Image in which the agents and ranks run"},
-    Flag{"--container-mounts", "LIST", "container.mounts", "As with pyxis", true},
+    Flag{"--container-mounts", "LIST", "container.mounts", "As with pyxis", Spelling::list},
 };
 
 std::string spelled(const Flag& flag, const std::string& value) {
-  if (!flag.list) return value;
+  if (flag.spelling == Spelling::as_it_is || (flag.spelling == Spelling::words && value.starts_with('[')))
+    return value;
+  if (flag.spelling == Spelling::words) return nlohmann::json(shell_words(value)).dump();
   std::istringstream items(value);
   std::vector<std::string> list;
   for (std::string item; std::getline(items, item, ',');) list.push_back(item);
   return nlohmann::json(list).dump();  // which TOML reads, too
 }
 
+/// "train" of {"python3", "-u", "src/train.py"} or {"./train"}.
+std::string name_of(const std::vector<std::string>& command) {
+  namespace fs = std::filesystem;
+  const auto script =
+      std::ranges::find_if(command, [](const std::string& word) { return word.ends_with(".py"); });
+  return fs::path(script != command.end() ? *script : command.front()).stem().string();
+}
+
+/// A requeued job finds its run again.
+bool is_taken(const RunDir& run) {
+  if (!std::filesystem::exists(run.path)) return false;
+  const auto owner = read_owner(run);
+  return !(owner && slurm::inside_a_job() && owner->job == slurm::job_env().job);
+}
+
+void name_by_command(config::RunConfig& config) {
+  const std::string name = name_of(config.rank.command);
+  config.run.name = name;
+  if (!config.run.dir.empty()) return;
+  for (int number = 2; is_taken(run_dir_of(config)); ++number)
+    config.run.name = fmt::format("{}-{}", name, number);
+}
+
 }  // namespace
 
 void JobOptions::add_to(CLI::App& verb) {
-  verb.add_option("job", file, "Job file, or the name of one in configs/jobs")
-      ->required()
-      ->type_name("JOB.toml");
+  verb.add_option("job", file, "Job file, or the name of one in configs/jobs")->type_name("JOB.toml");
   verb.add_option("--set", sets, "A setting, for example train.steps=500; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -53,8 +92,15 @@ void JobOptions::add_to(CLI::App& verb) {
 bool JobOptions::any_set() const { return !all_sets().empty(); }
 
 config::Loaded JobOptions::load() const {
-  config::Loaded loaded = config::load(file, all_sets());
-  if (auto& origin = loaded.origin["run.name"]; origin == "default") {
+  config::Loaded loaded = file.empty() ? config::load_defaults(all_sets()) : config::load(file, all_sets());
+  if (file.empty() && loaded.origin["rank.command"] == "default")
+    throw Error(Exit::usage, "no job file was given", "", "Name one, or a program with --command?");
+  auto& origin = loaded.origin["run.name"];
+  if (origin != "default") return loaded;
+  if (file.empty()) {
+    name_by_command(loaded.config);
+    origin = "the program's name";
+  } else {
     loaded.config.run.name = std::filesystem::path(file).stem().string();
     origin = "the job file's name";
   }

@@ -1,6 +1,6 @@
 #pragma once
 // Options of every verb that reads a job file: the file, --set, and SLURM's spelling of the most common
-// settings.
+// settings. A program of one's own (--command) needs no job file.
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
@@ -15,7 +15,8 @@ struct JobOptions {
 
   void add_to(CLI::App& verb);
   bool any_set() const;  ///< anything besides the file
-  /// The settings; each flag counts like a --set given last. Throws Error (usage).
+  /// The settings; each flag counts like a --set given last. The name of a run without a job file is that of
+  /// its program, with a number where another run has that name. Throws Error (usage).
   config::Loaded load() const;
 
  private:

@@ -40,7 +40,8 @@ void add_run(CLI::App& app, int& exit_code) {
   verb->get_option("job")
       ->description(
           "Run directory that `holdfast submit` has created; or a job file: the run is set up first, as "
-          "by submit")
+          "by submit. Without either, '-- PROGRAM ARGUMENT...' is run on all nodes of the allocation but the "
+          "spares")
       ->type_name("RUN_DIR | JOB.toml");
   verb->callback([job, &exit_code] {
     log::start_in_background("run");
@@ -53,8 +54,12 @@ void add_run(CLI::App& app, int& exit_code) {
                     "it is a run directory, and options apply to job files", "Give the job file?");
       exit_code = monitor_job(run_dir(job->file), cluster);
     } else {
-      const Preparation prepared = prepare(job->load().config);
-      take_run_dir(prepared, slurm::job_env().job, cluster);
+      const auto env = slurm::job_env();
+      auto [config, origin] = job->load();
+      if (job->file.empty() && origin["cluster.nodes"] == "default")
+        config.cluster.nodes = std::max(1, static_cast<int>(env.nodes.size()) - config.cluster.spares);
+      const Preparation prepared = prepare(std::move(config));
+      take_run_dir(prepared, env.job, cluster);
       exit_code = monitor_job(prepared.run, cluster);
     }
   });

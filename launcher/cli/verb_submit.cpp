@@ -30,6 +30,7 @@ Preparation prepare(const SubmitOptions& options) {
   auto config = options.job.load().config;
   if (!options.name.empty()) config.run.name = options.name;
   auto words = options.sbatch;
+  std::erase(words, "");  // see verbs.cpp
   if (!options.on.empty()) words.push_back("--nodelist=" + options.on);
   if (!options.without.empty()) words.push_back("--exclude=" + options.without);
   return launcher::prepare(std::move(config), words);

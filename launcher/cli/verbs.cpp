@@ -1,6 +1,8 @@
 #include "launcher/cli/verbs.hpp"
 
+#include <algorithm>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "src/base/error.hpp"
 #include "src/command_line/complete.hpp"
@@ -17,8 +19,12 @@ const std::vector<Verb>& verbs() {
       {"submit",
        add_submit,
        {"holdfast submit job.toml --dry-run", "holdfast submit job.toml -p gpu -A my_account -t 2-00:00:00",
-        "holdfast submit job.toml -N 32 --spares 2 --set train.steps=50000"}},
-      {"run", add_run, {"salloc -N 5 --exclusive holdfast run job.toml -N 4 --spares 1"}},
+        "holdfast submit job.toml -N 32 --spares 2 --set train.steps=50000",
+        "holdfast submit --command 'python train.py --lr 1e-4' -N 4 --spares 1"}},
+      {"run",
+       add_run,
+       {"salloc -N 5 --exclusive holdfast run job.toml -N 4 --spares 1",
+        "salloc -N 5 --exclusive holdfast run --spares 1 -- python train.py --lr 1e-4"}},
       {"ls", add_ls, {"holdfast ls", "holdfast ls /shared/runs"}},
       {"status",
        add_status,
@@ -52,7 +58,23 @@ const std::vector<Verb>& verbs() {
   return table;
 }
 
-int run_command_line(const std::vector<std::string>& arguments) {
+/// What follows "--" is no job file, which the parser would take it for: of `run` it is the program of the
+/// ranks, of `submit` flags of sbatch.
+std::vector<std::string> without_job_after_dashes(std::vector<std::string> arguments) {
+  const auto dashes = std::ranges::find(arguments, "--");
+  if (dashes == arguments.end()) return arguments;
+  if (arguments.front() == "run") {
+    const nlohmann::json words(std::vector<std::string>(dashes + 1, arguments.end()));
+    arguments.erase(dashes, arguments.end());
+    arguments.push_back("--command=" + words.dump());
+  } else if (arguments.front() == "submit") {
+    arguments.insert(dashes, "");  // no job file, or no flag
+  }
+  return arguments;
+}
+
+int run_command_line(const std::vector<std::string>& given) {
+  const auto arguments = without_job_after_dashes(given);
   int exit_code = 0;
   CLI::App app("Launches and runs LLM training on SLURM clusters, and keeps it running when hardware fails.",
                "holdfast");

@@ -53,6 +53,12 @@ void check_weights(const config::RunConfig& config, std::vector<Error>& absent) 
                         "Name a folder of PEFT, a checkpoint or a run?");
 }
 
+void check_directory(const config::Rank& rank, std::vector<Error>& absent) {
+  if (std::error_code ignored; !rank.directory.empty() && !fs::is_directory(rank.directory, ignored))
+    absent.emplace_back(Exit::usage, "there is no folder " + rank.directory, "rank.directory names it",
+                        "Name a folder that every node sees?");
+}
+
 /// The PATH in which the ranks will find a program without a folder in its name.
 std::string search_path(const config::Rank& rank) {
   std::string path = env::get("PATH").value_or("/bin:/usr/bin");
@@ -92,7 +98,10 @@ void check_program(const config::Rank& rank, std::vector<Error>& absent) {
 
 std::vector<Error> check_rank_inputs(const config::RunConfig& config, const config::ModelShape& model) {
   std::vector<Error> absent;
-  if (config.container.image.empty()) check_program(config.rank, absent);  // else it lies in the image
+  if (config.container.image.empty()) {  // else they lie in the image
+    check_program(config.rank, absent);
+    check_directory(config.rank, absent);
+  }
   if (!config::own_trainer(config.rank)) return absent;  // another program checks its own files
   check_tokens(config, model, absent);
   check_weights(config, absent);

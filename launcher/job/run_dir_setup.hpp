@@ -27,7 +27,7 @@ struct RunFiles {
 RunDir run_dir_of(const config::RunConfig& config);
 
 /// The settings as they are stored: model and cluster file in the run directory, data.tokens, model.weights,
-/// lora.weights, run.resume and a program with a folder in its name (rank.command) absolute.
+/// lora.weights, run.resume, rank.directory and a program with a folder in its name (rank.command) absolute.
 config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& run);
 
 /// Throws Error (usage) when `run` exists and is something else (a file, a folder of other things), is the

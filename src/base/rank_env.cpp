@@ -1,6 +1,8 @@
 #include "src/base/rank_env.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
@@ -26,6 +28,8 @@ std::vector<std::int64_t> steps_from_text(const std::string& text) {
 
 std::vector<std::string> to_variables(const RankEnv& p) {
   const auto text = [](int value) { return std::to_string(value); };
+  const int on_node = std::max(p.ranks_per_node, 1), nodes = p.world / on_node;
+  const std::string node = text(p.rank / on_node);
   return {"HOLDFAST_RANK=" + text(p.rank),
           "HOLDFAST_WORLD=" + text(p.world),
           "HOLDFAST_LOCAL_RANK=" + text(p.local_rank),
@@ -40,8 +44,17 @@ std::vector<std::string> to_variables(const RankEnv& p) {
           "WORLD_SIZE=" + text(p.world),
           "LOCAL_RANK=" + text(p.local_rank),
           "LOCAL_WORLD_SIZE=" + text(p.ranks_per_node),
+          "GROUP_RANK=" + node,
+          "NODE_RANK=" + node,
+          "GROUP_WORLD_SIZE=" + text(nodes),
+          "ROLE_RANK=" + text(p.rank),
+          "ROLE_WORLD_SIZE=" + text(p.world),
+          "ROLE_NAME=default",
           "MASTER_ADDR=" + p.master_address,
           "MASTER_PORT=" + text(p.master_port),
+          "TORCHELASTIC_RESTART_COUNT=" + text(p.attempt - 1),
+          "TORCHELASTIC_MAX_RESTARTS=" + text(std::numeric_limits<int>::max()),
+          "TORCHELASTIC_RUN_ID=" + p.run_dir.filename().string(),
           "HOLDFAST_TRUSTED_STEP=" + std::to_string(p.trusted_step),
           "HOLDFAST_DURABLE_STEPS=" + text_of_steps(p.durable_steps)};
 }

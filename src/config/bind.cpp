@@ -130,6 +130,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "client: it speaks to its agent; sigterm: it saves on SIGTERM and ends; plain: neither; auto: plain, "
         "unless it speaks");
   t.add("rank.environment", &C::rank, &Rank::environment, "\"NAME=value\" added for every rank");
+  t.add("rank.directory", &C::rank, &Rank::directory,
+        "where ranks work; empty: other programs than holdfast-train where the run was submitted");
 
   t.add("supervise.heartbeat_ms", &C::supervise, &Supervise::heartbeat_ms,
         "agents and ranks report this often", at_least(10));

@@ -200,6 +200,17 @@ ModelShape model_of(const Document& document) {
   return shape;
 }
 
+void set_all(Loaded& out, const std::vector<std::string>& sets) {
+  for (const auto& text : sets) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos)
+      throw Error(Exit::usage, "--set " + text + " gives no value", "it has no '='",
+                  "Write --set table.key=value?");
+    const std::string name = text.substr(0, equals);
+    set_from_text(out, name, text.substr(equals + 1), "--set " + name, "flag");
+  }
+}
+
 /// A name of configs/models that happens to be a folder here is still that name.
 std::optional<std::filesystem::path> hf_config_of(const std::string& name_or_path) {
   if (name_or_path.find('/') == std::string::npos && !name_or_path.ends_with(".json")) return {};
@@ -207,6 +218,14 @@ std::optional<std::filesystem::path> hf_config_of(const std::string& name_or_pat
 }
 
 }  // namespace
+
+Loaded load_defaults(const std::vector<std::string>& sets) {
+  Loaded out;
+  for (const auto& s : run_settings()) out.origin[s.name()] = "default";
+  set_from_environment(out);
+  set_all(out, sets);
+  return out;
+}
 
 Loaded load(const std::filesystem::path& file, const std::vector<std::string>& sets) {
   Loaded out;
@@ -223,14 +242,7 @@ Loaded load(const std::filesystem::path& file, const std::vector<std::string>& s
     }
   }
   if (!resolved) set_from_environment(out);
-  for (const auto& text : sets) {
-    const auto equals = text.find('=');
-    if (equals == std::string::npos)
-      throw Error(Exit::usage, "--set " + text + " gives no value", "it has no '='",
-                  "Write --set table.key=value?");
-    const std::string name = text.substr(0, equals);
-    set_from_text(out, name, text.substr(equals + 1), "--set " + name, "flag");
-  }
+  set_all(out, sets);
   return out;
 }
 

@@ -25,6 +25,8 @@ struct Loaded {
 /// file that says `resolved = true`, as `to_toml` writes it, is not changed by the environment. `file` may be
 /// a name in configs/jobs. Throws Error (usage).
 Loaded load(const std::filesystem::path& file, const std::vector<std::string>& sets = {});
+/// The same without a file.
+Loaded load_defaults(const std::vector<std::string>& sets);
 
 /// `name_or_path`: a path when it contains '/' or ends in .toml, else a name in configs/models
 /// (configs/clusters), which is looked for beside the program's installation or build tree. A model's path

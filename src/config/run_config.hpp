@@ -83,6 +83,8 @@ struct Rank {
                                 ///< holdfast-train, else direct
   RankKind kind = RankKind::automatic;   ///< what may be promised of it; holdfast-train always speaks
   std::vector<std::string> environment;  ///< "NAME=value" added for every rank
+  std::string directory;  ///< where ranks work; "": another program than holdfast-train where the run was
+                          ///< submitted, holdfast-train in the run directory
   bool operator==(const Rank&) const = default;
 };
 

@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(any_program crashes stop cancel limit agent_killed escapes)
+all_cases=(any_program no_job_file crashes stop cancel limit agent_killed escapes)
 
 case_any_program() {
   # The program has torch's environment variables; a killed node is replaced as usual.
@@ -26,6 +26,31 @@ case_any_program() {
 }
 # ranks_up ATTEMPT
 ranks_up() { events "$run" | jq -es --argjson a "$1" 'any(.event == "placement_verified" and .attempt == $a)'; }
+
+case_no_job_file() {
+  # Nothing but a command: submitted, with flags of sbatch and a node that is lost, and in an allocation of one's own.
+  # shellcheck disable=SC2016 # for the rank's shell
+  local rank='echo "rank $RANK of $WORLD_SIZE, node $GROUP_RANK, restart $TORCHELASTIC_RESTART_COUNT in $PWD"' node
+  soon 180 all_idle
+  mkdir -p "$home/work"
+  chown 61000 "$home/work"
+  echo "$rank"'; until [ -e /shared/home/work/enough ]; do sleep 0.2; done' >"$home/work/train.sh"
+  run=work/runs/bash
+  job=$(mini exec --chdir /shared/home/work holdfast submit --command 'bash train.sh' -N 2 --spares 1 --set cluster.ranks_per_node=2 --parsable -- --comment='without a file')
+  check "$run: ranks are up" soon 60 ranks_up 1
+  check "$run: the job has sbatch's flag" equal "$(mini exec squeue -h -j "$job" -o %k)" "without a file"
+  node=$(nth 2)
+  mini kill-node "$node"
+  check "$run: and up again" soon 120 ranks_up 2
+  touch "$home/work/enough"
+  ends_as "done" 0
+  check "$run: the rank's words" equal "$(cat "$home/$run/logs/attempt-0002/rank-00003.log")" "rank 3 of 4, node 1, restart 1 in /shared/home/work"
+  mini revive-node "$node"
+  soon 180 all_idle
+  check "in an allocation" mini exec --chdir /shared/home/work salloc --quiet -N 3 --exclusive --no-kill \
+    holdfast run --spares 1 --set cluster.ranks_per_node=1 -- bash -c "$rank"
+  check "its run is another one" equal "$(cat "$home/work/runs/bash-2/logs/attempt-0001/rank-00001.log")" "rank 1 of 2, node 1, restart 0 in /shared/home/work"
+}
 
 case_crashes() {
   # The program saves its progress, which the agent cannot see, and crashes thirty times.

@@ -245,6 +245,7 @@ void Agent::start_rank(int number) {
              order.durable_steps};
   Command command = attempt_command(config_.rank.command, order);
   command.block_sigterm = own_trainer(config_.rank);  // the agent tells it to end
+  command.folder = config_.rank.directory;
   for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
   if (variables != pmix_variables_.end())
     for (const auto& variable : variables->second) command.environment->push_back(variable);
