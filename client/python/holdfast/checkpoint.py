@@ -134,8 +134,11 @@ class Checkpoint:
             self._rows_cols: List[Tuple[int, int]] = []
             for entry in manifest["tensors"]:
                 rows, cols = entry["rows"], entry["cols"]
-                shape = (cols,) if rows == 1 else (rows, cols)
-                self.tensors[entry["name"]] = Tensor(entry["name"], shape, entry["dtype"], entry["digest"])
+                name = entry["name"]
+                # As checkpoint/index/state.cpp has it: a matrix may have one row, too.
+                vector = (rows == 1 and name.endswith("norm.weight")) or (cols == 1 and name.endswith(".bias"))
+                shape = (rows * cols,) if vector else (rows, cols)
+                self.tensors[name] = Tensor(name, shape, entry["dtype"], entry["digest"])
                 self._rows_cols.append((rows, cols))
             self._members, self._replicas = layout["members"], layout["replicas"]
             self._shards: List[Dict[str, Any]] = manifest["shards"]
@@ -212,7 +215,7 @@ class Checkpoint:
         if not np.shares_memory(target, out):
             raise ValueError(f"{name}: out has strides that cannot be read into")
         (row, row_end), (col, col_end) = bounds if len(bounds) == 2 else ((0, 1), bounds[0])
-        part = _Part(row, row_end, col, col_end, self._rows_cols[number][1])
+        part = _Part(row, row_end, col, col_end, self.tensors[name].shape[-1])
         target = target.reshape(part.row_end - part.row, part.col_end - part.col)
         # Bits, not numbers: a signalling NaN stays what it is.
         target = target.view("<u4" if dtype.itemsize == 4 else "<u2")
