@@ -1,7 +1,8 @@
-"""The checksums of checkpoint/FORMAT.md with numpy alone: CRC32C of blocks, XXH3-128, and the logical digest."""
+"""The checksums of checkpoint/FORMAT.md with numpy: CRC32C of blocks, XXH3-128, and the logical digest."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from typing import Any, List
 
@@ -54,8 +55,27 @@ def _through(tables: Array, states: Array) -> Array:
     return low[states & np.uint32(0xFFFF)] ^ high[states >> np.uint32(16)]
 
 
-def crc32c_of_blocks(data: Array, block_bytes: int) -> Array:
-    """CRC32C of each block of `data` (uint8, a multiple of 4 bytes); the last block may be shorter."""
+def _isal() -> Any:
+    """ISA-L's function, which Holdfast's own programs use: some 20 times faster. None where it is not installed."""
+    try:
+        function = ctypes.CDLL("libisal.so.2").crc32_iscsi
+    except (OSError, AttributeError):
+        return None
+    function.restype, function.argtypes = ctypes.c_uint32, [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32]
+    return function
+
+
+_ISCSI = _isal()
+
+
+def crc32c_of_blocks(data: Array, block_bytes: int, iscsi: Any = _ISCSI) -> Array:
+    """CRC32C of each block of `data` (uint8, a multiple of 4 bytes); the last block may be shorter. `iscsi`: None for
+    numpy alone."""
+    if iscsi is not None:
+        data = np.ascontiguousarray(data)
+        begin, size = data.ctypes.data, len(data)
+        sums = [~iscsi(begin + at, min(block_bytes, size - at), 0xFFFFFFFF) & 0xFFFFFFFF for at in range(0, size, block_bytes)]
+        return np.array(sums, dtype=np.uint32)
     whole = len(data) // block_bytes
     sums = np.empty(whole + (len(data) % block_bytes != 0), dtype=np.uint32)
     if whole:
