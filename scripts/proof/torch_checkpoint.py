@@ -67,6 +67,14 @@ def compare(found, family, tensors):
     return len(tensors)
 
 
+def differs(found, tensors):
+    try:
+        compare(found, "model", tensors)
+    except AssertionError:
+        return True
+    return False
+
+
 def sharded_model(folder):
     """An FSDP2 model with its AdamW, of other values than any checkpoint has."""
     torch.manual_seed(dist.get_rank())
@@ -94,6 +102,7 @@ def into_fsdp2(found, folder, dcp_folder):
     """By holdfast.torch, then by DCP from what was exported to it."""
     model, optimizer = sharded_model(folder)
     state = get_optimizer_state_dict(model, optimizer)
+    assert differs(found, model.state_dict()), "a comparison that cannot fail"
     assert holdfast.torch.load(found, model.state_dict()) == len(model.state_dict())
     holdfast.torch.load_optimizer(found, state)
     count = compare_all(found, model, state)
@@ -101,6 +110,7 @@ def into_fsdp2(found, folder, dcp_folder):
     names = {parameter: name for name, parameter in model.named_parameters()}
     mine = {names[parameter]: of["exp_avg"] for parameter, of in optimizer.state.items()}
     compare(found, "optim/exp_avg", mine)
+    assert all(int(of["step"]) == found.step for of in optimizer.state.values())
 
     model, optimizer = sharded_model(folder)
     state = get_optimizer_state_dict(model, optimizer)

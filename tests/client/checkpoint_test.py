@@ -68,7 +68,7 @@ def write(folder, tensors, members, replicas, cuts, step=7):
             left = left[count:]
         data = payload[4] + payload[2]
         data += bytes(up(len(data)) - len(data))
-        table = b"".join(struct.pack("<I", _sums.crc32c(data[i : i + BLOCK])) for i in range(0, len(data), BLOCK))
+        table = _sums.crc32c_of_blocks(numpy.frombuffer(data, numpy.uint8), BLOCK).tobytes() if data else b""
         offset = PAGE + up(128 + len(table))
         size = offset + len(data)
         record = struct.pack("<8s14q", b"HOLDFAST", 5, step, 1, 2, writer, members * replicas, 70, 71, size, PAGE, offset, 0, 0, 0)
@@ -168,7 +168,7 @@ class Reading(unittest.TestCase):
             found.verify()
 
     def test_any_part_of_any_layout(self):
-        for seed in range(40):
+        for seed in range(25):
             draw = random.Random(seed)
             tensors, members, replicas, cuts = drawn(draw)
             write(self.folder / str(seed), tensors, members, replicas, cuts)
@@ -213,10 +213,11 @@ class Reading(unittest.TestCase):
         for name in ("shard-00000.h5", "shard-00001.h5", "manifest.json"):
             whole = (path / name).read_bytes()
             # Metadata are not read: 4096 is where the head begins. What the head has left is zero and not read either.
-            places = range(0, len(whole), 97) if name == "manifest.json" else [*range(PAGE, PAGE + 136), *range(2 * PAGE, len(whole), 4001)]
+            head, payload = range(PAGE, PAGE + 136, 3), range(2 * PAGE, len(whole), 16001)
+            places = range(0, len(whole), 97) if name == "manifest.json" else [*head, *payload]
             for place in places:
                 (path / name).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-                with self.assertRaises((Damaged, NewerFormat, CheckpointError), msg=f"{name} {place}"):
+                with self.assertRaises(CheckpointError, msg=f"{name} {place}"):
                     with holdfast.checkpoint.open(path) as found:
                         found.verify()
             (path / name).write_bytes(whole)
