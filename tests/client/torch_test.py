@@ -1,0 +1,105 @@
+"""holdfast.torch in one process, on the golden checkpoint. Runs in the environment HOLDFAST_TORCH_ENV, or where this
+interpreter has torch; else it is skipped. scripts/proof/torch_checkpoint.sh has the rest: DTensors, and several ranks.
+
+  torch_test.py SOURCE
+"""
+
+import importlib.util
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+environment = os.environ.pop("HOLDFAST_TORCH_ENV", "")
+if environment:
+    python = f"{environment}/bin/python"
+    os.execv(python, [python, "-B", "-W", "ignore", *sys.argv])
+if not importlib.util.find_spec("torch"):
+    print("SKIP: no torch here. Name an environment that has it in HOLDFAST_TORCH_ENV?")
+    sys.exit(77)
+
+import torch
+import torch.distributed.checkpoint as dcp
+
+import holdfast.torch
+
+SOURCE = pathlib.Path(sys.argv.pop(1))
+EMBED, NORM = "model.embed_tokens.weight", "model.norm.weight"
+
+
+class Golden(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.scratch.name)
+        self.addCleanup(self.scratch.cleanup)
+        self.path = SOURCE / "tests/checkpoint/golden/version-5"
+        self.found = holdfast.torch.open(self.path)
+        self.addCleanup(self.found.close)
+        self.whole = holdfast.torch.state_dict(self.found)
+
+    def test_whole_state_dicts(self):
+        self.assertEqual({name: tuple(t.shape) for name, t in self.whole.items()}, {EMBED: (7, 8), NORM: (5,)})
+        self.assertEqual(self.whole[EMBED].flatten()[1 * 8 + 2].item(), self.found.read("model/" + EMBED)[1, 2])
+        second = holdfast.torch.state_dict(self.found, "optim/exp_avg_sq")[EMBED]
+        self.assertEqual(second.dtype, torch.bfloat16)
+        bits = self.found.read("optim/exp_avg_sq/" + EMBED)
+        self.assertTrue((second.float().numpy() == holdfast.checkpoint.widen(bits)).all())
+        self.assertTrue(torch.equal(holdfast.torch.state_dict(self.found, dtype=torch.float64)[EMBED], self.whole[EMBED].double()))
+        self.assertRaises(KeyError, holdfast.torch.state_dict, self.found, "adapters")
+
+    def test_into_tensors_of_any_type(self):
+        for into in (torch.zeros(7, 8), torch.zeros(8, 7).t(), torch.zeros(7, 8, dtype=torch.bfloat16), torch.zeros(7, 16)[:, ::2]):
+            parameter = torch.nn.Parameter(into)
+            self.assertEqual(holdfast.torch.load(self.found, {EMBED: parameter}), 1)
+            self.assertTrue(torch.equal(into, self.whole[EMBED].to(into.dtype)))
+
+    def test_names(self):
+        embed = torch.zeros(7, 8)
+        tied = {"_orig_mod." + EMBED: embed, "_orig_mod.lm_head.weight": embed, "extra": 3}
+        self.assertEqual(holdfast.torch.load(self.found, tied, prefix="_orig_mod."), 1)
+        self.assertTrue(torch.equal(embed, self.whole[EMBED]))
+        with self.assertRaisesRegex(KeyError, "has no model/lm_head.weight"):
+            holdfast.torch.load(self.found, {EMBED: embed, "lm_head.weight": torch.zeros(7, 8)})
+        with self.assertRaisesRegex(ValueError, r"is \[7, 8\] in .*, and \[8, 7\]"):
+            holdfast.torch.load(self.found, {EMBED: torch.zeros(8, 7)})
+
+    def test_optimizer(self):
+        state = {"state": {EMBED: {"exp_avg": torch.zeros(7, 8), "exp_avg_sq": torch.zeros(7, 8), "step": torch.tensor(0.0)}}}
+        self.assertEqual(holdfast.torch.load_optimizer(self.found, state), 1)
+        for moment in ("exp_avg", "exp_avg_sq"):
+            expected = holdfast.torch.state_dict(self.found, f"optim/{moment}", torch.float32)[EMBED]
+            self.assertTrue(torch.equal(state["state"][EMBED][moment], expected))
+        self.assertEqual(state["state"][EMBED]["step"].item(), 3)
+
+    def test_dcp_and_back(self):
+        folder, weights = self.folder / "dcp", self.folder / "weights.safetensors"
+        self.assertEqual(holdfast.torch.export_dcp(self.found, folder), 7 * 8 * 10 + 5 * 4)
+        state = {"model": {name: torch.zeros_like(t) for name, t in self.whole.items()},
+                 "optim": {"state": {EMBED: {"exp_avg_sq": torch.zeros(7, 8, dtype=torch.bfloat16), "step": torch.tensor(0.0)}}}}
+        dcp.load(state, checkpoint_id=folder, no_dist=True)
+        for name, tensor in self.whole.items():
+            self.assertTrue(torch.equal(state["model"][name], tensor))
+        second = holdfast.torch.state_dict(self.found, "optim/exp_avg_sq")[EMBED]
+        self.assertTrue(torch.equal(state["optim"]["state"][EMBED]["exp_avg_sq"], second))
+        self.assertEqual(state["optim"]["state"][EMBED]["step"].item(), 3)
+
+        holdfast.torch.import_dcp(folder, weights)
+        header = int.from_bytes(weights.read_bytes()[:8], "little")
+        stored = weights.read_bytes()[8 + header :]
+        self.assertEqual(stored, b"".join(self.whole[name].numpy().tobytes() for name in (EMBED, NORM)))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["dcp", "weights.safetensors"])
+        self.assertRaises(FileExistsError, holdfast.torch.export_dcp, self.found, folder)
+        self.assertRaises(FileExistsError, holdfast.torch.import_dcp, folder, weights)
+        with self.assertRaisesRegex(KeyError, "has no tensors net.NAME"):
+            holdfast.torch.import_dcp(folder, self.folder / "other", model="net")
+
+    def test_names_at_the_top(self):
+        holdfast.torch.export_dcp(self.found, self.folder / "dcp", model="", moments=False, dtype=torch.bfloat16)
+        into = {NORM: torch.zeros(5, dtype=torch.bfloat16)}
+        dcp.load(into, checkpoint_id=self.folder / "dcp", no_dist=True)
+        self.assertTrue(torch.equal(into[NORM], self.whole[NORM].bfloat16()))
+
+
+if __name__ == "__main__":
+    unittest.main()
