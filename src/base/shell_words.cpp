@@ -19,8 +19,9 @@ std::vector<std::string> shell_words(std::string_view text) {
   char quote = '\0';  // that is open
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    const bool escapes = c == '\\' && quote != '\'' && i + 1 < text.size() &&
-                         (quote == '\0' || std::string_view("\"\\$`").find(text[i + 1]) != std::string_view::npos);
+    const bool escapes =
+        c == '\\' && quote != '\'' && i + 1 < text.size() &&
+        (quote == '\0' || std::string_view("\"\\$`").find(text[i + 1]) != std::string_view::npos);
     if (quote == '\0' && blanks.find(c) != std::string_view::npos) {
       in_word = false;
       continue;
@@ -33,7 +34,8 @@ std::vector<std::string> shell_words(std::string_view text) {
       quote = '\0';
     else if (quote == '\0' && (c == '\'' || c == '"'))
       quote = c;
-    else if (quote != '\'' && (c == '$' || c == '`' || (quote == '\0' && for_a_shell.find(c) != for_a_shell.npos)))
+    else if (quote != '\'' &&
+             (c == '$' || c == '`' || (quote == '\0' && for_a_shell.find(c) != for_a_shell.npos)))
       refuse(text, std::string("no shell reads it, and '") + c + "' needs one",
              "Quote it, or start a shell: bash -c '...'?");
     else

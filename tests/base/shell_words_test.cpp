@@ -12,7 +12,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(ShellWords, AreThoseOfAShell) {
-  EXPECT_THAT(shell_words(" python  train.py --lr 1e-3\n"), ElementsAre("python", "train.py", "--lr", "1e-3"));
+  EXPECT_THAT(shell_words(" python  train.py --lr 1e-3\n"),
+              ElementsAre("python", "train.py", "--lr", "1e-3"));
   EXPECT_THAT(shell_words(R"(a 'b  c'd "e \"f\" \n" \  '' g\'h)"),
               ElementsAre("a", "b  cd", R"(e "f" \n)", " ", "", "g'h"));
   EXPECT_THAT(shell_words(R"(bash -c 'echo $HOME; exit')"), ElementsAre("bash", "-c", "echo $HOME; exit"));
@@ -21,7 +22,8 @@ TEST(ShellWords, AreThoseOfAShell) {
 }
 
 TEST(ShellWords, WhatOnlyAShellCanDoIsRefused) {
-  for (const char* text : {"a && b", "a > b", "echo $HOME", "echo \"$HOME\"", "echo `a`", "(a)", "a|b", "a 'b", "a \"b"}) {
+  for (const char* text :
+       {"a && b", "a > b", "echo $HOME", "echo \"$HOME\"", "echo `a`", "(a)", "a|b", "a 'b", "a \"b"}) {
     try {
       shell_words(text);
       ADD_FAILURE() << text;

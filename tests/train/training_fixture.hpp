@@ -64,7 +64,12 @@ class TrainingFixture : public ::testing::Test {
   }
   Finished train(int world, const std::string& dir, const Sets& sets = {},
                  const std::vector<std::string>& before = {}) const {
-    return run(command(world, dir, sets, before), std::chrono::seconds(60));
+#if defined(__SANITIZE_THREAD__)
+    constexpr std::chrono::seconds limit{600};
+#else
+    constexpr std::chrono::seconds limit{60};
+#endif
+    return run(command(world, dir, sets, before), limit);
   }
   /// The ranks that this mpirun has started.
   static std::vector<pid_t> ranks_of(pid_t mpirun) {

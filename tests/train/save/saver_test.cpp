@@ -308,7 +308,10 @@ TEST_F(SaverTest, EndingFinishesTheWriteThatGoesOnAndDropsTheRest) {
   writes_.gate = &gate_;
   auto s = saver(config::WhenBusy::skip);
   save(*s, 1), save(*s, 2);
-  std::thread writer_goes_on([&] { gate_.open(); });
+  std::thread writer_goes_on([&] {
+    std::this_thread::sleep_for(Millis(100));  // the end has begun, or the machine is very slow
+    gate_.open();
+  });
   s.reset();
   writer_goes_on.join();
   EXPECT_LE(writes_.steps.size(), 1u);
