@@ -222,7 +222,8 @@ def train(programs, folder, token_file, run, ranks, steps, group):
 
 
 def holdfast_torch(*words):
-    done = subprocess.run([sys.executable, "-W", "ignore", "-m", "holdfast.torch", *map(str, words)], capture_output=True, text=True)
+    command = [sys.executable, "-W", "ignore", "-m", "holdfast.torch", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

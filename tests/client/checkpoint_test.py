@@ -71,7 +71,8 @@ def write(folder, tensors, members, replicas, cuts, step=7):
         table = _sums.crc32c_of_blocks(numpy.frombuffer(data, numpy.uint8), BLOCK).tobytes() if data else b""
         offset = PAGE + up(128 + len(table))
         size = offset + len(data)
-        record = struct.pack("<8s14q", b"HOLDFAST", 5, step, 1, 2, writer, members * replicas, 70, 71, size, PAGE, offset, 0, 0, 0)
+        record = struct.pack("<8s14q", b"HOLDFAST", 5, step, 1, 2, writer,
+                             members * replicas, 70, 71, size, PAGE, offset, 0, 0, 0)
         head = record + struct.pack("<q", _sums.crc32c(record)) + table
         extents = struct.pack("<QQQI", size, PAGE, offset, 0xABCD)
         shards.append({"bytes": size, "data_offset": PAGE, "payload_offset": offset, "metadata_crc32c": "0000abcd",

@@ -45,11 +45,13 @@ class Golden(unittest.TestCase):
         self.assertEqual(second.dtype, torch.bfloat16)
         bits = self.found.read("optim/exp_avg_sq/" + EMBED)
         self.assertTrue((second.float().numpy() == holdfast.checkpoint.widen(bits)).all())
-        self.assertTrue(torch.equal(holdfast.torch.state_dict(self.found, dtype=torch.float64)[EMBED], self.whole[EMBED].double()))
+        wide = holdfast.torch.state_dict(self.found, dtype=torch.float64)
+        self.assertTrue(torch.equal(wide[EMBED], self.whole[EMBED].double()))
         self.assertRaises(KeyError, holdfast.torch.state_dict, self.found, "adapters")
 
     def test_into_tensors_of_any_type(self):
-        for into in (torch.zeros(7, 8), torch.zeros(8, 7).t(), torch.zeros(7, 8, dtype=torch.bfloat16), torch.zeros(7, 16)[:, ::2]):
+        bf16 = torch.zeros(7, 8, dtype=torch.bfloat16)
+        for into in (torch.zeros(7, 8), torch.zeros(8, 7).t(), bf16, torch.zeros(7, 16)[:, ::2]):
             parameter = torch.nn.Parameter(into)
             self.assertEqual(holdfast.torch.load(self.found, {EMBED: parameter}), 1)
             self.assertTrue(torch.equal(into, self.whole[EMBED].to(into.dtype)))

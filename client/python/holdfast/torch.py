@@ -121,9 +121,9 @@ def _fill_any(found: Checkpoint, name: str, tensor: torch.Tensor) -> None:
     if not hasattr(tensor, "to_local"):
         _fill(found, name, local, ())
         return
-    chunks = tensor.__create_chunk_list__()  # what torch.distributed.checkpoint asks, too
     if local.numel() == 0:
         return
+    chunks = tensor.__create_chunk_list__()  # what torch.distributed.checkpoint asks, too
     if len(chunks) != 1 or tuple(chunks[0].sizes) != tuple(local.shape):
         raise ValueError(f"{name}: the part of this rank is not one rectangle ({tensor.placements})")
     _fill(found, name, local, tuple(slice(at, at + size) for at, size in zip(chunks[0].offsets, chunks[0].sizes)))
@@ -259,7 +259,8 @@ def _sync(folder: pathlib.Path) -> None:
 
 
 def _main(words: Optional[Iterable[str]] = None) -> int:
-    parser = argparse.ArgumentParser("python3 -m holdfast.torch", description="Checkpoints to and from torch.distributed.checkpoint")
+    what = "Checkpoints to and from torch.distributed.checkpoint"
+    parser = argparse.ArgumentParser("python3 -m holdfast.torch", description=what)
     verbs = parser.add_subparsers(dest="verb", required=True)
     export = verbs.add_parser("export-dcp", help="a folder that torch.distributed.checkpoint.load reads")
     export.add_argument("path", help="a run directory, a folder of checkpoints, or a checkpoint")
