@@ -3,6 +3,7 @@
 #include <chrono>
 #include <iostream>
 #include <memory>
+#include <utility>
 
 #include "launcher/cli/job_options.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -26,11 +27,12 @@ struct SubmitOptions {
   bool dry_run = false, parsable = false;
 };
 
-Preparation prepare(const SubmitOptions& options) {
+Preparation prepare(SubmitOptions options) {
+  auto& words = options.sbatch;
+  if (options.job.file.starts_with('-'))  // the first flag after "--", where there is no job file
+    words.insert(words.begin(), std::exchange(options.job.file, ""));
   auto config = options.job.load().config;
   if (!options.name.empty()) config.run.name = options.name;
-  auto words = options.sbatch;
-  std::erase(words, "");  // see verbs.cpp
   if (!options.on.empty()) words.push_back("--nodelist=" + options.on);
   if (!options.without.empty()) words.push_back("--exclude=" + options.without);
   return launcher::prepare(std::move(config), words);

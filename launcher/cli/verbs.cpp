@@ -58,23 +58,18 @@ const std::vector<Verb>& verbs() {
   return table;
 }
 
-/// What follows "--" is no job file, which the parser would take it for: of `run` it is the program of the
-/// ranks, of `submit` flags of sbatch.
-std::vector<std::string> without_job_after_dashes(std::vector<std::string> arguments) {
+/// `run ... -- PROGRAM ARGUMENT...`, where the parser would take PROGRAM for a job file.
+std::vector<std::string> with_command(std::vector<std::string> arguments) {
   const auto dashes = std::ranges::find(arguments, "--");
-  if (dashes == arguments.end()) return arguments;
-  if (arguments.front() == "run") {
-    const nlohmann::json words(std::vector<std::string>(dashes + 1, arguments.end()));
-    arguments.erase(dashes, arguments.end());
-    arguments.push_back("--command=" + words.dump());
-  } else if (arguments.front() == "submit") {
-    arguments.insert(dashes, "");  // no job file, or no flag
-  }
+  if (dashes == arguments.end() || arguments.front() != "run") return arguments;
+  const nlohmann::json words(std::vector<std::string>(dashes + 1, arguments.end()));
+  arguments.erase(dashes, arguments.end());
+  arguments.push_back("--command=" + words.dump());
   return arguments;
 }
 
 int run_command_line(const std::vector<std::string>& given) {
-  const auto arguments = without_job_after_dashes(given);
+  const auto arguments = with_command(given);
   int exit_code = 0;
   CLI::App app("Launches and runs LLM training on SLURM clusters, and keeps it running when hardware fails.",
                "holdfast");
