@@ -31,7 +31,7 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
        {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURMD_NODENAME", "PMI_RANK", "PMIX_RANK", "PMIX_NAMESPACE",
         "PMIX_SERVER_URI3", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_UNIVERSE_SIZE",
         "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri", "HOLDFAST_RANK", "HOLDFAST_LOCAL_RANK",
-        "HOLDFAST_KEY_FILE"})
+        "HOLDFAST_KEY_FILE", "RANK", "LOCAL_RANK", "MASTER_PORT", "TORCHELASTIC_RUN_ID"})
     env::set(name, "of another");
   for (const char* name :
        {"OMPI_MCA_btl", "OMPI_MCA_btl_tcp_if_include", "PMIX_MCA_gds", "UCX_TLS", "MY_OWN", "HOLDFAST_LOG"})
@@ -50,7 +50,8 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   const auto environment = attempt_environment(RunDir{"/runs/a"}, "dgx002", order, cluster, rank);
   for (const char* prefix :
        {"SLURM", "PMI_", "PMIX_RANK", "PMIX_NAMESPACE", "PMIX_SERVER", "OMPI_COMM", "OMPI_UNIVERSE",
-        "OMPI_MCA_ess", "OMPI_MCA_orte", "HOLDFAST_RANK=", "HOLDFAST_LOCAL_RANK=", "HOLDFAST_KEY_FILE="})
+        "OMPI_MCA_ess", "OMPI_MCA_orte", "HOLDFAST_RANK=", "HOLDFAST_LOCAL_RANK=", "HOLDFAST_KEY_FILE=",
+        "RANK=", "LOCAL_RANK=", "MASTER_PORT=", "TORCHELASTIC_"})
     EXPECT_THAT(environment, Not(Contains(StartsWith(prefix))));
   for (const char* entry :
        {"OMPI_MCA_btl=kept", "OMPI_MCA_btl_tcp_if_include=kept", "PMIX_MCA_gds=kept", "UCX_TLS=kept",
