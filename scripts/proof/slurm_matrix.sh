@@ -4,7 +4,7 @@
 #   scripts/proof/slurm_matrix.sh BUILD ROOTS [--full] [--cases "TEST CASE..."] [--logs DIR] [RELEASE/PROFILE...]
 # BUILD: a build folder. ROOTS: a folder with systems that scripts/minipod_root.sh makes; those that are missing are made there,
 # but for that of this machine's own SLURM. --full: in 22.05/plain, 22.05/cgroup and 26.05/plain also `holdfast drill full`, 48 faults,
-# twenty minutes each. --cases: instead of the ten, such as "losses node_killed". RELEASE/PROFILE: only these cells, such as
+# 25 minutes each. --cases: instead of the ten, such as "losses node_killed". RELEASE/PROFILE: only these cells, such as
 # 24.11/private. As root; about five minutes a cell on two cores, but those with a Prolog. A cell that fails is repeated once.
 # Prints a table, and a last line RESULT with it as JSON.
 set -euo pipefail
