@@ -21,8 +21,9 @@ std::uint32_t crc32c_of(std::string_view bytes);
 /// 0xa282ead8.
 std::string tf_record(std::string_view data);
 
-/// A file in `folder`, which it makes. When the run goes back, a new one replaces it, whose beginning tells
-/// TensorBoard to forget the steps of the old one.
+/// A file in `folder`, which it makes. When the run goes back, a further one begins, whose start tells
+/// TensorBoard to forget the steps of the one before. That one stays: a TensorBoard that reads it would not
+/// go on without it.
 class TensorBoard : public Sink {
  public:
   explicit TensorBoard(std::filesystem::path folder);

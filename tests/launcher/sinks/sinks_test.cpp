@@ -92,7 +92,7 @@ TEST_F(SinksTest, RecordsHaveTheirPublishedChecksums) {
   EXPECT_EQ((rotated >> 17) | (rotated << 15), crc32c_of("abc"));
 }
 
-TEST_F(SinksTest, AnEventFileHoldsTorchtitansTagsAndIsReplacedWhenTheRunGoesBack) {
+TEST_F(SinksTest, AnEventFileHoldsTorchtitansTagsAndAFurtherOneBeginsWhenTheRunGoesBack) {
   add<TensorBoard>(std::filesystem::path(scratch_.path()) / "tb");
   append("{\"step\":1,\"loss\":2.5,\"tokens_per_s\":7,\"time\":\"2026-01-02T03:04:05.500Z\"}\n");
   feed_.feed(sinks_);
@@ -105,8 +105,11 @@ TEST_F(SinksTest, AnEventFileHoldsTorchtitansTagsAndIsReplacedWhenTheRunGoesBack
   files::replace_atomically(file_, "{\"step\":1,\"loss\":2.25}\n");
   feed_.feed(sinks_);
   const auto second = event_files();
-  ASSERT_EQ(second.size(), 1u);
-  EXPECT_GT(second[0], first[0]);
+  ASSERT_EQ(second.size(), 2u);
+  EXPECT_EQ(second[0], first[0]) << "TensorBoard reads them in this order";
+  EXPECT_EQ(files::read_text(scratch_.path() / "tb" / first[0]), bytes);
+  const std::string start_of_session("\x10\x01\x3a\x02\x08\x01", 6);  // at step 1
+  EXPECT_THAT(files::read_text(scratch_.path() / "tb" / second[1]), HasSubstr(start_of_session));
 }
 
 TEST_F(SinksTest, TheTextfileHasTheNewestValuesAndGoesWithItsSink) {
