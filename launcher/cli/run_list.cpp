@@ -46,8 +46,7 @@ Row row_of(const ListedRun& run) {
 
 std::string state_of(const ListedRun& run) {
   if (!run.facts) return "cannot be read";
-  const bool final =
-      run.facts->state.outcome && run.facts->state.outcome->exit_code != static_cast<int>(Exit::transient);
+  const bool final = run.facts->state.over_for_good();
   if (!run.job) {
     if (run.facts->state.outcome || !run.slurm_asked) return headline(*run.facts);
     return run.facts->state.attempts.empty() ? "no job" : fmt::format("no job; was {}", headline(*run.facts));

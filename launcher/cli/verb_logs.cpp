@@ -56,12 +56,6 @@ void print(const std::string& text) {
     throw Error(Exit::runtime, "the log cannot be written to standard output");
 }
 
-/// It is over, and no other job will continue it.
-bool ended_for_good(const RunDir& run) {
-  const auto outcome = replay(run).outcome;
-  return outcome && outcome->exit_code != static_cast<int>(Exit::transient);
-}
-
 /// Until the run has ended for good. A newer attempt's log comes behind that of the one before it.
 void follow(const RunDir& run, const LogsOptions& options) {
   LogReader log(log_of(run, options), options.lines);
@@ -78,7 +72,7 @@ void follow(const RunDir& run, const LogsOptions& options) {
       continue;
     }
     if (over) return;
-    if (looks % looks_per_question == 0) over = ended_for_good(run);  // and then looks once more
+    if (looks % looks_per_question == 0) over = replay(run).over_for_good();  // and then looks once more
     std::this_thread::sleep_for(look_again);
   }
 }

@@ -34,6 +34,8 @@ void add_status(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
 /// `holdfast events RUN_DIR`: the event log, one JSON object a line.
 void add_events(CLI::App& app, int& exit_code);
+/// `holdfast metrics RUN [-f] [--tensorboard FOLDER] [--openmetrics FILE]`
+void add_metrics(CLI::App& app, int& exit_code);
 /// `holdfast logs RUN [-f] [--rank N] [--attempt K] [--node NAME] [--job]`
 void add_logs(CLI::App& app, int& exit_code);
 /// `holdfast ctl`: orders to a run that is under way.

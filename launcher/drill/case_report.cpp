@@ -210,10 +210,6 @@ std::string wrong_account(const RunView& view) {
 
 }  // namespace
 
-bool ended_for_good(const RunView& view) {
-  return view.state.outcome && view.state.outcome->exit_code != static_cast<int>(Exit::transient);
-}
-
 bool every_effect_is_seen(const CaseRecord& record) {
   for (std::size_t i = 0; i < record.injected.size(); ++i)
     if (!missing_effect(record, i).empty()) return false;

@@ -48,7 +48,4 @@ struct RecoveryTimes {
 /// `next_at`: when the next fault was injected; infinity: it was the last.
 RecoveryTimes recovery_times(const Injected& injected, double next_at, const RunView& last);
 
-/// The run is over, and is not continued in another job.
-bool ended_for_good(const RunView& view);
-
 }  // namespace holdfast::launcher

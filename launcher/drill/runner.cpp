@@ -54,9 +54,9 @@ class CaseRunner {
         testbed_.release(name_);
         held = false;
       }
-      if (ended_for_good(out_.last) && healed()) break;
+      if (out_.last.state.over_for_good() && healed()) break;
       if (testbed_.now() > limit) {
-        out_.timed_out = !ended_for_good(out_.last);
+        out_.timed_out = !out_.last.state.over_for_good();
         break;
       }
       keep_in_queue();
@@ -99,7 +99,7 @@ class CaseRunner {
       seen_ = state;
       moved_at_ = now;
     }
-    const bool drained = out_.last.state.outcome && !ended_for_good(out_.last);
+    const bool drained = out_.last.state.outcome && !out_.last.state.over_for_good();
     if ((!drained && now - moved_at_ < still_s) || now - asked_at_ < ask_slurm_s) return;
     asked_at_ = now;
     switch (testbed_.job(job_)) {

@@ -138,7 +138,7 @@ void Fold::operator()(const events::LeaderElected& e) const {
   s.job_term = at_.term;
   s.job_began_at = at_.unix;
   // Who submits a stopped run again has changed something: it is tried again.
-  if (s.outcome && s.outcome->exit_code != static_cast<int>(Exit::transient)) {
+  if (s.over_for_good()) {
     s.no_progress = s.restarts = s.same_step_count = 0;
     end_setbacks(s);
   }

@@ -11,6 +11,7 @@
 #include "launcher/record/events.hpp"
 #include "launcher/supervise/node_score.hpp"
 #include "launcher/supervise/time_account.hpp"
+#include "src/base/error.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
@@ -101,6 +102,8 @@ struct RunState {
   std::optional<Draining> drain;
   std::optional<RunOutcome> outcome;  ///< set once the run is over
 
+  /// It is over, and no other job continues it.
+  bool over_for_good() const { return outcome && outcome->exit_code != static_cast<int>(Exit::transient); }
   bool attempt_live() const { return !attempts.empty() && !attempts.back().ended_at; }
   /// Ranks of the live attempt are there, and it is not lost.
   bool trains_on(const std::string& node) const;

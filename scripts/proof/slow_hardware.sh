@@ -2,7 +2,7 @@
 # Is slow hardware found, and named? RUNS jobs on a minipod of four nodes, each undisturbed for 50 steps or more, which is one
 # labelled period, and then with an injection, which is another. The seed chooses the order of the kinds, the node, how
 # strong it is, and when it begins:
-#   compute   the rank of a node is stopped for a part of every 2 ms
+#   compute   the rank of a node is given a part of the processor time that it used before (control group `cpu`, version 1)
 #   network   what a node sends and what it is sent goes through a token bucket (tc tbf)
 #   link      the rate that a node's RDMA port shows is halved or quartered, in a stand-in for /sys
 # An injection counts as found when the first event `straggler` after it names the node and the kind, within 50 steps.
@@ -54,7 +54,7 @@ source "$source/tests/support/tap.sh"
 # shellcheck source=tests/support/pod.sh
 source "$source/tests/support/pod.sh"
 # shellcheck disable=SC2154 # pod, dir and home are of pod.sh
-trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"' EXIT
+trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"; [[ ! -d ${throttled-} ]] || rmdir "$throttled"' EXIT
 trap 'exit 130' INT TERM HUP
 
 log=${RUNS_LOG:-$dir/runs.jsonl}
@@ -71,23 +71,31 @@ draw() {
 }
 
 # The injections. Each is begun with the node and how strong it is, and ended with the node.
-stopper='import os, signal, subprocess, sys, time
-part = float(sys.argv[1])
-while not os.path.exists("/tmp/let-go"):
-    ranks = [int(pid) for pid in subprocess.run(["pgrep", "-x", "holdfast-train"], capture_output=True, text=True).stdout.split()]
-    for _ in range(500):
-        for what, seconds in ((signal.SIGSTOP, 0.002 * part), (signal.SIGCONT, 0.002 * (1 - part))):
-            for pid in ranks:
-                try:
-                    os.kill(pid, what)
-                except ProcessLookupError:
-                    pass
-            time.sleep(seconds)'
-begin_compute() { # NODE PART
-  mini exec --root --node "$1" rm -f /tmp/let-go
-  mini exec --root --node "$1" bash -c "setsid python3 -c '$stopper' $2 </dev/null >/dev/null 2>&1 &"
+# The rank of a node gets a part of the processor time that it has used undisturbed: on a machine with fewer cores than ranks
+# a limit above that would slow nobody.
+rank_process() { # NODE
+  local pid
+  for pid in $(pgrep -x holdfast-train); do
+    [[ $(nsenter -t "$pid" -u hostname) != "$1" ]] || echo "$pid"
+  done
 }
-end_compute() { mini exec --root --node "$1" touch /tmp/let-go; }
+cpu_s() { awk -v hz="$(getconf CLK_TCK)" '{print ($14 + $15) / hz}' "/proc/$1/stat"; }
+throttled=/sys/fs/cgroup/cpu/hf-slow-$$ period_us=20000
+begin_compute() { # NODE FACTOR
+  local pid before
+  pid=$(rank_process "$1")
+  before=$(cpu_s "$pid")
+  sleep 1
+  mkdir -p "$throttled"
+  echo $period_us >"$throttled/cpu.cfs_period_us"
+  jq -n "$period_us * ($(cpu_s "$pid") - $before) / $2 | floor | [., 1000] | max" >"$throttled/cpu.cfs_quota_us"
+  echo "$pid" >"$throttled/cgroup.procs"
+}
+end_compute() {
+  local pid
+  for pid in $(<"$throttled/cgroup.procs"); do echo "$pid" >"${throttled%/*}/cgroup.procs"; done
+  rmdir "$throttled"
+}
 begin_network() { # NODE MBIT
   mini exec --root --node "$1" tc qdisc add dev eth0 root tbf rate "${2}mbit" burst 16kb latency 200ms
   mini exec --root tc qdisc add dev "v${1#dgx}" root tbf rate "${2}mbit" burst 16kb latency 200ms
@@ -143,7 +151,7 @@ one_run() { # NUMBER KIND
   draw $nodes
   node=dgx00$((drawn + 1))
   case $kind in
-    compute) strengths=(0.6 0.7 0.8) ;;
+    compute) strengths=(2.5 3 4) ;;
     network) strengths=(15 25 40) ;;
     link) strengths=(200 200 100) ;;
     *) die "which kind is $kind? compute, network or link" ;;

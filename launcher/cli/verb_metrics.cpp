@@ -1,0 +1,78 @@
+#include <csignal>
+#include <ctime>
+#include <iostream>
+
+#include "launcher/cli/find_run.hpp"
+#include "launcher/cli/verbs.hpp"
+#include "launcher/sinks/openmetrics.hpp"
+#include "launcher/sinks/tensorboard.hpp"
+#include "launcher/supervise/journal.hpp"
+#include "slurm/cluster_cli.hpp"
+#include "src/base/error.hpp"
+#include "src/config/load.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+struct MetricsOptions {
+  std::string run, tensorboard, openmetrics;
+  bool follow = false;
+};
+
+using Sinks = std::vector<std::unique_ptr<sinks::Sink>>;
+
+/// Until the run has ended for good, or a signal asks this program to end.
+void follow_metrics(const RunDir& run, sinks::MetricsFeed& feed, const Sinks& out) {
+  sigset_t ends;
+  ::sigemptyset(&ends);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&ends, signal);
+  ::sigprocmask(SIG_BLOCK, &ends, nullptr);
+  constexpr timespec pause{2, 0};
+  constexpr int looks_between = 5;
+  for (int looks = 0;; ++looks) {
+    const bool over = looks % looks_between == 0 && replay(run).over_for_good();
+    feed.feed(out);  // once more when it is over
+    if (over || ::sigtimedwait(&ends, nullptr, &pause) > 0) return;
+  }
+}
+
+}  // namespace
+
+void add_metrics(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand(
+      "metrics", "Give the metrics of a run to TensorBoard or to Prometheus, beside the run");
+  const auto options = std::make_shared<MetricsOptions>();
+  verb->add_option("RUN", options->run, "The run directory, its name in runs/, or the job's id")->required();
+  verb->add_option("--tensorboard", options->tensorboard,
+                   "Write an event file for TensorBoard in this folder")
+      ->type_name("FOLDER");
+  auto* follow = verb->add_flag("-f,--follow", options->follow,
+                                "Write what comes, over all attempts, until the run has ended for good");
+  verb->add_option(
+          "--openmetrics", options->openmetrics,
+          "Keep the newest values in this file (NAME.prom) for node_exporter; it goes when this ends")
+      ->type_name("FILE")
+      ->needs(follow);
+  verb->callback([options, &exit_code] {
+    if (options->tensorboard.empty() && options->openmetrics.empty())
+      throw Error(Exit::usage, "the metrics have nowhere to go",
+                  "neither --tensorboard nor --openmetrics is given",
+                  "'holdfast metrics " + options->run + " --tensorboard FOLDER'");
+    slurm::ClusterCli cluster;
+    const RunDir run = find_run(options->run, cluster);
+    const auto config = config::load(run.config()).config;
+    Sinks out;
+    if (!options->tensorboard.empty())
+      out.push_back(std::make_unique<sinks::TensorBoard>(options->tensorboard));
+    if (!options->openmetrics.empty())
+      out.push_back(std::make_unique<sinks::OpenMetrics>(options->openmetrics, config.run.name));
+    sinks::MetricsFeed feed(own_trainer(config.rank) ? run.metrics() : run.reported_metrics());
+    if (options->follow)
+      follow_metrics(run, feed, out);
+    else
+      feed.feed(out);
+    exit_code = 0;
+  });
+}
+
+}  // namespace holdfast::launcher
