@@ -160,13 +160,9 @@ one_run() { # NUMBER KIND
   strength=${strengths[drawn]}
   draw 10
   onset=$((10 + longest + drawn))
-  copy_job
-  job=$(mini exec --chdir /shared/home env HOLDFAST_SYS=/shared/home/sys/%N holdfast submit job.toml --parsable \
-    --set data.tokens=/shared/home/tokens.bin --set "run.dir=/shared/home/$run" --set "run.name=$run" "${test_sets[@]}" \
-    --set train.steps=1000000 --set checkpoint.every=0 --set drill.allowed=true --set cluster.nodes=$nodes \
-    --set cluster.spares=0 --set cluster.ranks_per_node=1 --set train.lanes=4 --set shard.strategy=full_shard --set train.sequence=96 \
-    2>"$dir/submit.log") || die "$(<"$dir/submit.log")"
-  hold "$run" 0.2
+  job=$(submit_env=HOLDFAST_SYS=/shared/home/sys/%N submit_held "$run" --set train.steps=1000000 --set checkpoint.every=0 \
+    --set cluster.nodes=$nodes --set cluster.spares=0 --set cluster.ranks_per_node=1 --set train.lanes=4 \
+    --set shard.strategy=full_shard --set train.sequence=96 2>"$dir/submit.log") || die "$(<"$dir/submit.log")"
   : >"$dir/seen.jsonl"
   soon 120 step_reached "$run" "$onset" || { show_record "$run"; die "$run does not train"; }
   write_down "$run" none "" "" $((onset - longest))

@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(node_killed partner_killed adapters rank_killed rank_stuck stuck_before_takeover leader_killed agents_stopped batch_host_killed spare_returns slurmctld_down out_of_spares)
+all_cases=(node_killed partner_killed adapters rank_killed rank_stuck stuck_before_takeover leader_killed agents_stopped batch_host_killed spare_returns slow_node slurmctld_down out_of_spares)
 
 case_node_killed() {
   # Its replica has the same state; the shared level has no checkpoint.
@@ -207,6 +207,29 @@ case_spare_returns() {
   check "nor was it later" equal "$(result "$run" '.attempts | length')" 1
 }
 has_event() { [[ -n $(events "$run" | jq -r --arg event "$1" --arg node "$2" 'select(.event == $event and .node == $node)') ]]; }
+
+case_slow_node() {
+  # The link of a node has come back with half of its rate, in what stands in for its /sys.
+  local name node port submit_env=HOLDFAST_SYS=/shared/home/sys/%N
+  for name in $(mini exec sinfo -h -N -o %N); do
+    port=$home/sys/$name/class/infiniband/mlx5_0/ports/1
+    mkdir -p "$port"
+    echo "4: ACTIVE" >"$port/state"
+    echo "400 Gb/sec" >"$port/rate"
+  done
+  start_held slow_node --set supervise.on_straggler=substitute
+  trains_to 10
+  check "$run: spares have been looked at" soon 60 spares_seen
+  node=$(nth 2)
+  echo "200 Gb/sec" >"$home/sys/$node/class/infiniband/mlx5_0/ports/1/rate"
+  check "it is named" soon 60 has_event straggler "$node"
+  check "training goes on" soon 120 training "$run" 2
+  check "without it" equal "$(placement "$run" | grep -cx "$node")" 0
+  check "it was evicted" has_event node_evicted "$node"
+  ends_like_the_undisturbed
+  every_step_once
+  check "the ranks saved before they ended" equal "$(result "$run" '.attempts[0].lost_steps')" 0
+}
 
 case_slurmctld_down() {
   start_held slurmctld_down

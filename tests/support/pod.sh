@@ -40,11 +40,12 @@ copy_job() {
   chown 61000 "$home/"{job,model}.toml
 }
 # submit NAME ARGUMENT...: a run in /shared/home/NAME; prints the job id.
+# submit RUN ARGUMENT...; `submit_env`: NAME=VALUE for its environment.
 submit() {
   local name=$1
   shift
   copy_job
-  mini exec --chdir /shared/home holdfast submit job.toml --parsable --set data.tokens=/shared/home/tokens.bin \
+  mini exec --chdir /shared/home env ${submit_env:+"$submit_env"} holdfast submit job.toml --parsable --set data.tokens=/shared/home/tokens.bin \
     --set "run.dir=/shared/home/$name" --set "run.name=$name" "${test_sets[@]}" "$@"
 }
 
