@@ -39,8 +39,7 @@ copy_job() {
   cp "$test_model" "$home/model.toml"
   chown 61000 "$home/"{job,model}.toml
 }
-# submit NAME ARGUMENT...: a run in /shared/home/NAME; prints the job id.
-# submit RUN ARGUMENT...; `submit_env`: NAME=VALUE for its environment.
+# submit RUN ARGUMENT...: a run in /shared/home/RUN; prints the job id. `submit_env`: NAME=VALUE for its environment.
 submit() {
   local name=$1
   shift
