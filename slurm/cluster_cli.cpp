@@ -107,6 +107,13 @@ std::optional<std::filesystem::path> ClusterCli::script_of_job(JobId id, millise
   return read_script_of_job(done.out, id);
 }
 
+std::optional<OwnJob> ClusterCli::queued_job(JobId id, milliseconds limit) {
+  const Finished done = call(queued_job_argv(id), limit);
+  if (done.status != 0 && says_unknown_job(done.err)) return std::nullopt;
+  if (done.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), done);
+  return read_queued_job(done.out);
+}
+
 std::vector<OwnJob> ClusterCli::own_jobs(milliseconds limit) {
   const Finished done = call(own_jobs_argv(), limit);
   if (done.status != 0) refuse("cannot ask SLURM about this user's jobs", done);

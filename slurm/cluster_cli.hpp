@@ -22,6 +22,9 @@ class ClusterCli : public Cluster {
   bool requeues_at_its_end(JobId id, std::chrono::milliseconds limit) override;
   OtherNodes other_nodes(JobId id, std::chrono::milliseconds limit) override;
   void exclude(JobId id, const std::vector<std::string>& nodes, std::chrono::milliseconds limit) override;
+  /// A job of anybody, for users to see; nothing when SLURM does not know it (any more). Throws Error, as
+  /// job() does.
+  std::optional<OwnJob> queued_job(JobId id, std::chrono::milliseconds limit = default_limit);
   /// Throws Error, as job() does.
   std::vector<OwnJob> own_jobs(std::chrono::milliseconds limit = default_limit);
   Command step_command(const StepRequest& request) const override;

@@ -7,6 +7,7 @@
 namespace holdfast::slurm {
 namespace {
 
+constexpr std::string_view queue_format = "%A|%T|%r|%S|%o";
 constexpr std::string_view node_format = "--format=%N|%T|%o|%E";
 
 std::vector<std::string> without_place(std::vector<std::string> prefixes) {
@@ -58,8 +59,17 @@ std::vector<std::string> job_argv(JobId id) {
           "--format=%A|%T|%r|%N|%B|%e|%j"};
 }
 
+std::vector<std::string> queued_job_argv(JobId id) {
+  return {"squeue",
+          "--noheader",
+          "--all",
+          "--states=all",
+          "--jobs=" + std::to_string(id),
+          "--format=" + std::string(queue_format)};
+}
+
 std::vector<std::string> own_jobs_argv() {
-  return {"squeue", "--noheader", "--all", "--me", "--format=%A|%T|%r|%S|%o"};
+  return {"squeue", "--noheader", "--all", "--me", "--format=" + std::string(queue_format)};
 }
 
 std::vector<std::string> scripts_argv() {

@@ -29,7 +29,8 @@ std::vector<std::string> scripts_argv();  ///< squeue: this user's jobs and thei
 std::vector<std::string> nodes_argv(const std::vector<std::string>& names);  ///< sinfo
 std::vector<std::string> cancel_argv(JobId id);                              ///< scancel
 std::vector<std::string> own_jobs_argv();                                    ///< squeue: see read_own_jobs
-std::vector<std::string> steps_argv(JobId id);                               ///< squeue: see read_steps_named
+std::vector<std::string> queued_job_argv(JobId id);  ///< the same of one job of anybody, ended or not
+std::vector<std::string> steps_argv(JobId id);       ///< squeue: see read_steps_named
 /// scancel: to every process of these steps ("17.3")
 std::vector<std::string> signal_steps_argv(const std::vector<std::string>& steps, int signal);
 std::vector<std::string> requeue_argv(JobId id);  ///< scontrol

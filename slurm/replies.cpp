@@ -174,19 +174,38 @@ std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& 
   return ids;
 }
 
+namespace {
+
+/// A line of the queue, as own_jobs_argv() asks for it.
+std::optional<OwnJob> in_queue(std::string_view line) {
+  const auto fields = fields_of<5>(line);
+  if (!fields) return std::nullopt;
+  const auto& [number_text, state, reason, start, script] = *fields;
+  const auto id = number<JobId>(trimmed(number_text));
+  if (!id) return std::nullopt;
+  const auto seconds = number<long>(start);
+  return OwnJob{*id,
+                job_state(state),
+                std::string(state),
+                std::string(or_empty(reason)),
+                seconds ? std::optional(static_cast<double>(*seconds)) : std::nullopt,
+                std::string(script)};
+}
+
+}  // namespace
+
+std::optional<OwnJob> read_queued_job(std::string_view out) {
+  out = trimmed(out);
+  if (out.empty()) return std::nullopt;
+  auto job = in_queue(out);
+  if (!job) fail("squeue", out);
+  return job;
+}
+
 std::vector<OwnJob> read_own_jobs(std::string_view out) {
   std::vector<OwnJob> jobs;
-  for (const auto line : lines_of(out)) {
-    const auto fields = fields_of<5>(line);
-    if (!fields) continue;
-    const auto& [number_text, state, reason, start, script] = *fields;
-    const auto id = number<JobId>(trimmed(number_text));
-    if (!id || job_state(state) == JobState::finished) continue;
-    const auto seconds = number<long>(start);
-    jobs.push_back({*id, job_state(state), std::string(state), std::string(or_empty(reason)),
-                    seconds ? std::optional(static_cast<double>(*seconds)) : std::nullopt,
-                    std::string(script)});
-  }
+  for (const auto line : lines_of(out))
+    if (auto job = in_queue(line); job && job->state != JobState::finished) jobs.push_back(std::move(*job));
   return jobs;
 }
 

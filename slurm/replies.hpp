@@ -31,6 +31,8 @@ std::optional<Job> read_job(std::string_view out);
 std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& script);
 /// The script that this unfinished job was submitted with.
 std::optional<std::string> read_script_of_job(std::string_view out, JobId id);
+/// Nothing on an empty reply; Error (runtime) on one that cannot be read.
+std::optional<OwnJob> read_queued_job(std::string_view out);
 /// Live jobs of this user; lines that cannot be read are left out.
 std::vector<OwnJob> read_own_jobs(std::string_view out);
 /// Of the steps of a job, those with this name, as SLURM numbers them: "17.3".

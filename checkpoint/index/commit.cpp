@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <random>
 
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/commit_record.hpp"
@@ -18,11 +17,8 @@
 namespace holdfast::checkpoint {
 namespace {
 
-/// Another leader, taken for dead, may be about to commit the same folder: neither ever sees a part of what
-/// the other one writes.
 void write_durably(const fs::path& path, const std::string& text) {
-  fs::path aside = path;
-  aside += fmt::format(".tmp-{:08x}", std::random_device{}());
+  const fs::path aside = files::name_aside(path);
   const files::Fd fd = files::open(aside, O_WRONLY | O_CREAT | O_TRUNC);
   files::append_all(fd.get(), text, aside);
   files::sync(fd.get(), aside);

@@ -1,7 +1,9 @@
 #include "launcher/cli/run_facts.hpp"
 
 #include "launcher/cli/log_reader.hpp"
+#include "launcher/job/run_owner.hpp"
 #include "launcher/supervise/journal.hpp"
+#include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
 
@@ -36,6 +38,32 @@ StatusFacts facts_of(const RunDir& run) {
   facts.kind = config.rank.kind;
   count_steps(facts);
   return facts;
+}
+
+JobFacts job_facts(std::optional<slurm::JobId> id, const std::optional<slurm::OwnJob>& job) {
+  JobFacts facts;
+  facts.id = id;
+  if (!job) return facts;
+  facts.id = job->id;
+  facts.state = job->state_text;
+  facts.reason = job->reason;
+  facts.start = job->start;
+  facts.pending = job->state == slurm::JobState::pending;
+  facts.live = job->state != slurm::JobState::finished;
+  return facts;
+}
+
+JobFacts job_facts(const RunDir& run, slurm::ClusterCli& cluster) {
+  std::optional<slurm::JobId> id;
+  try {
+    if (const auto owner = read_owner(run)) id = owner->job;
+    return job_facts(id, id ? cluster.queued_job(*id, std::chrono::seconds(5)) : std::nullopt);
+  } catch (const Error& error) {
+    JobFacts facts;
+    facts.id = id;
+    facts.unanswered = error.what();
+    return facts;
+  }
 }
 
 }  // namespace holdfast::launcher

@@ -1,18 +1,14 @@
 #include "launcher/cli/run_list.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "src/base/error.hpp"
-
 namespace holdfast::launcher {
 namespace {
 
 using nlohmann::json;
-using slurm::JobState;
 
 /// The last step that it took; -1: none.
 std::int64_t step_of(const ListedRun& run) {
@@ -46,18 +42,7 @@ Row row_of(const ListedRun& run) {
 
 std::string state_of(const ListedRun& run) {
   if (!run.facts) return "cannot be read";
-  const bool final = run.facts->state.over_for_good();
-  if (!run.job) {
-    if (run.facts->state.outcome || !run.slurm_asked) return headline(*run.facts);
-    return run.facts->state.attempts.empty() ? "no job" : fmt::format("no job; was {}", headline(*run.facts));
-  }
-  if (run.job->state != JobState::pending) return headline(*run.facts);
-  std::string out = final ? "done, and in the queue again" : "in the queue";
-  if (!run.job->reason.empty()) out += fmt::format(" ({})", run.job->reason);
-  if (run.job->start)
-    out += fmt::format(", expected {:%Y-%m-%d %H:%M}",
-                       fmt::localtime(static_cast<std::time_t>(*run.job->start)));
-  return out;
+  return headline(*run.facts);
 }
 
 std::string list_text(const std::vector<ListedRun>& runs) {

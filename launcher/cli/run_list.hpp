@@ -13,12 +13,11 @@ namespace holdfast::launcher {
 
 struct ListedRun {
   std::filesystem::path path;
-  std::optional<StatusFacts> facts;  ///< nothing: it cannot be read
+  std::optional<StatusFacts> facts;  ///< nothing: it cannot be read; with the job, when SLURM has answered
   std::optional<slurm::OwnJob> job;  ///< that waits or runs
-  bool slurm_asked = true;           ///< false: SLURM did not answer, and `job` is not known
 };
 
-/// What goes on, from the run's record and SLURM's queue.
+/// What goes on, in a few words.
 std::string state_of(const ListedRun& run);
 std::string list_text(const std::vector<ListedRun>& runs);
 nlohmann::json list_json(const std::vector<ListedRun>& runs);

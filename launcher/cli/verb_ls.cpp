@@ -56,9 +56,10 @@ std::vector<ListedRun> list(const std::vector<std::string>& folders) {
       paths.insert(run.path);
   std::vector<ListedRun> out;
   for (const auto& path : paths) {
-    ListedRun run{path, read({path}), std::nullopt, jobs.has_value()};
+    ListedRun run{path, read({path}), std::nullopt};
     for (const auto& job : jobs.value_or(std::vector<slurm::OwnJob>()))
       if (job.script == RunDir{path}.script()) run.job = job;
+    if (run.facts && jobs) run.facts->job = job_facts(std::nullopt, run.job);
     out.push_back(std::move(run));
   }
   return out;

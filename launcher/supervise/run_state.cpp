@@ -239,6 +239,7 @@ void Fold::operator()(const events::CheckpointDurable& e) const {
   // sound.
   if (s.trusted_step >= 0 && e.attempt <= s.tainted_attempt && e.step > s.trusted_step) return;
   if (e.step > s.durable_step) {
+    s.durable_at = at_.unix;
     s.restarts = 0;
     end_setbacks(s);
   }
@@ -269,6 +270,7 @@ void Fold::operator()(const events::SilentCorruption& e) const {
     mark(node, e.nodes.size() == 1 ? NodeMark::What::computed_wrongly : NodeMark::What::doubted);
   s.durable.erase(s.durable.upper_bound(s.trusted_step), s.durable.end());
   s.durable_step = s.durable.empty() ? -1 : *s.durable.rbegin();
+  s.durable_at.reset();  // that of an older one is not remembered
 }
 
 }  // namespace

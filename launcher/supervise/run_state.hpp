@@ -71,9 +71,10 @@ struct RunState {
   NodePasts pasts;                                    ///< of nodes that did something bad in any job
   bool paused = false;                                ///< by an order
   std::int64_t durable_step = -1;
-  std::set<std::int64_t> durable;  ///< the newest ones that retention has not removed
-  int dropped = 0;                 ///< saves that failed or were skipped since the newest durable one ...
-  std::string dropped_why;         ///< ... and why the last of them did
+  std::optional<double> durable_at;  ///< Unix seconds: when the newest durable checkpoint became so
+  std::set<std::int64_t> durable;    ///< the newest ones that retention has not removed
+  int dropped = 0;                   ///< saves that failed or were skipped since the newest durable one ...
+  std::string dropped_why;           ///< ... and why the last of them did
   /// After silent corruption: only shared checkpoints of this step or before may be started from, because
   /// nothing that was written between them and `tainted_step` is known to be right. -1: everything may.
   std::int64_t trusted_step = -1, tainted_step = -1;

@@ -1,5 +1,6 @@
 #include "launcher/supervise/status_view.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -76,14 +77,18 @@ std::string in_words(const AttemptRecord& a) {
   return text + "\n";
 }
 
-/// Nodes whose checks warn, and the warning.
-std::map<std::string, std::string> unfit(const RunState& state) {
-  using Fitness = control::NodeHealth::Fitness;
+/// Nodes that checks have found to be so, and why. Only critical ones are not used.
+std::map<std::string, std::string> found(const RunState& state, control::NodeHealth::Fitness fitness) {
   std::map<std::string, std::string> out;
   for (const auto& [node, health] : state.health)
-    if (health.fitness == Fitness::warning || health.fitness == Fitness::critical)
-      out[node] = fmt::format("{}: {}", name_of(health.fitness), health.why);
+    if (health.fitness == fitness) out[node] = fmt::format("{}: {}", name_of(fitness), health.why);
   return out;
+}
+std::map<std::string, std::string> unfit(const RunState& state) {
+  return found(state, control::NodeHealth::Fitness::critical);
+}
+std::map<std::string, std::string> warned(const RunState& state) {
+  return found(state, control::NodeHealth::Fitness::warning);
 }
 
 const char* in_words(TimeUse use) {
@@ -158,9 +163,51 @@ std::optional<double> unix_seconds_of(const std::string& utc) {
   return static_cast<double>(::timegm(&parts));
 }
 
-}  // namespace
+/// Unix seconds of the last step.
+std::optional<double> last_step_at(const StatusFacts& f) {
+  if (!f.last_step) return std::nullopt;
+  const auto time = f.last_step->find("time");
+  if (time == f.last_step->end() || !time->is_string()) return std::nullopt;
+  return unix_seconds_of(time->get<std::string>());
+}
 
-std::string headline(const StatusFacts& f) {
+/// ", 12.0 s ago"; "" when it is not known.
+std::string age(const StatusFacts& f, std::optional<double> at) {
+  return at && f.now > 0 ? fmt::format(", {} ago", duration_text(std::max(0.0, f.now - *at))) : "";
+}
+
+/// Seconds until the last step, at the pace of the newest one; nothing while the run does not train.
+std::optional<double> time_left(const StatusFacts& f) {
+  const RunState& s = f.state;
+  if (s.outcome || !f.own_trainer || !f.last_step || !s.attempt_live() || s.paused || s.drain ||
+      !s.attempts.back().first_step_at || (f.job && f.job->unanswered.empty() && !f.job->live))
+    return std::nullopt;
+  const auto left = f.steps - f.last_step->value("step", std::int64_t{0});
+  const double step_s = f.last_step->value("step_s", 0.0);
+  return left >= 0 && step_s > 0 ? std::optional(static_cast<double>(left) * step_s) : std::nullopt;
+}
+
+std::string local_time(double unix) {
+  return fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(static_cast<std::time_t>(unix)));
+}
+
+std::string in_brackets(const std::string& reason) { return reason.empty() ? "" : " (" + reason + ")"; }
+
+/// The line of the job.
+std::string job_text(const JobFacts& job) {
+  const std::string id = job.id ? std::to_string(*job.id) : "none";
+  if (!job.unanswered.empty())
+    return fmt::format("job         {}; SLURM was asked in vain: {}\n", id, job.unanswered);
+  if (!job.id) return "job         none\n";
+  if (job.state.empty()) return fmt::format("job         {}, which SLURM does not know any more\n", id);
+  std::string text = fmt::format("job         {} {}{}", id, job.state, in_brackets(job.reason));
+  if (job.start && job.live)
+    text += fmt::format(", {} {}", job.pending ? "expected to start at" : "since", local_time(*job.start));
+  return text + "\n";
+}
+
+/// What the record says goes on.
+std::string from_record(const StatusFacts& f) {
   const RunState& s = f.state;
   if (s.outcome)
     return s.outcome->exit_code == 0
@@ -180,25 +227,42 @@ std::string headline(const StatusFacts& f) {
   return !f.own_trainer && a.launched_s ? "running, and the program reports no progress" : "starting ranks";
 }
 
+}  // namespace
+
+std::string headline(const StatusFacts& f) {
+  if (!f.job || !f.job->unanswered.empty()) return from_record(f);
+  const JobFacts& job = *f.job;
+  const bool final = f.state.over_for_good();
+  if (job.live ? !job.pending : final) return from_record(f);
+  if (!job.live) {
+    const std::string now = job.state.empty() ? "no job" : fmt::format("its job has ended ({})", job.state);
+    return f.state.attempts.empty() ? now : fmt::format("{}; was {}", now, from_record(f));
+  }
+  std::string out = final ? "done, and in the queue again" : "in the queue";
+  out += in_brackets(job.reason);
+  if (job.start) out += ", expected " + local_time(*job.start);
+  return out;
+}
+
 void count_steps(StatusFacts& facts) {
-  if (!facts.last_step || facts.state.outcome) return;
-  const auto time = facts.last_step->find("time");
-  if (time == facts.last_step->end() || !time->is_string()) return;
-  if (const auto at = unix_seconds_of(time->get<std::string>())) facts.state.time.pass(*at);
+  if (facts.state.outcome) return;
+  if (const auto at = last_step_at(facts)) facts.state.time.pass(*at);
 }
 
 std::string status_text(const StatusFacts& f) {
   const RunState& s = f.state;
   std::string text = fmt::format("{}: {}\n", f.name, headline(f));
+  if (f.job) text += job_text(*f.job);
   text += program(f);
   if (f.last_step) {
     const json& m = *f.last_step;
     const json loss = m.value("loss", json());
-    text += fmt::format("step        {}{}, loss {}, {:.0f} tokens/s\n", m.value("step", std::int64_t{0}),
+    text += fmt::format("step        {}{}, loss {}, {:.0f} tokens/s{}\n", m.value("step", std::int64_t{0}),
                         f.own_trainer ? fmt::format(" of {}", f.steps) : "",
                         loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : "not a number",
-                        m.value("tokens_per_s", 0.0));
+                        m.value("tokens_per_s", 0.0), age(f, last_step_at(f)));
   }
+  if (const auto left = time_left(f)) text += fmt::format("left        {}\n", duration_text(*left));
   if (!s.attempts.empty()) {
     const auto& placed = s.attempts.back().placement;
     const bool shrunk = f.roster && static_cast<int>(placed.size()) < f.roster->slots();
@@ -217,11 +281,13 @@ std::string status_text(const StatusFacts& f) {
     text += fmt::format("suspects    {}\n", joined({s.suspects.begin(), s.suspects.end()}, ""));
   for (const auto& [node, why] : s.slow) text += fmt::format("slow        {}\n", why);
   for (const auto& [node, why] : unfit(s)) text += fmt::format("unfit       {} {}\n", node, why);
+  for (const auto& [node, why] : warned(s)) text += fmt::format("warning     {} {}\n", node, why);
   for (const auto& [node, words] : records(s)) text += fmt::format("record      {} {}\n", node, words);
   if (const std::string ledger = in_ledger(f); !ledger.empty())
     text += fmt::format("ledger      {}\n", ledger);
   if (f.term > 0) text += fmt::format("leader      {}, term {}\n", f.state.leader, f.term);
-  text += s.durable_step >= 0 ? fmt::format("checkpoint  step {} (the newest durable one)\n", s.durable_step)
+  text += s.durable_step >= 0 ? fmt::format("checkpoint  step {} (the newest durable one{})\n",
+                                            s.durable_step, age(f, s.durable_at))
           : saves_unseen(f)   ? "checkpoint  what the program saves is not known to Holdfast\n"
                               : "checkpoint  none yet\n";
   if (s.dropped > 0)
@@ -240,11 +306,21 @@ json status_json(const StatusFacts& f) {
   j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;
   j["suspects"] = f.state.suspects, j["slow"] = f.state.slow, j["unfit"] = unfit(f.state),
   j["failures"] = f.state.failures, j["records"] = records(f.state);
+  j["warnings"] = warned(f.state);
   j["paused"] = f.state.paused;
   j["saves_dropped"] = f.state.dropped, j["saves_dropped_why"] = f.state.dropped_why;
   j["planned_nodes"] = f.roster ? json(f.roster->slots()) : json(nullptr);
   j["leader"] = f.state.leader, j["term"] = f.term;
   j["last_step"] = f.last_step ? *f.last_step : json(nullptr);
+  const auto or_null = [](const auto& value) { return value ? json(*value) : json(nullptr); };
+  j["last_step_unix"] = or_null(last_step_at(f));
+  j["durable_unix"] = or_null(f.state.durable_at);
+  j["left_s"] = or_null(time_left(f));
+  j["slurm"] = nullptr;
+  if (f.job)
+    j["slurm"] = {{"id", or_null(f.job->id)}, {"answered", f.job->unanswered.empty()},
+                  {"why", f.job->unanswered}, {"state", f.job->state},
+                  {"reason", f.job->reason},  {"start", or_null(f.job->start)}};
   return j;
 }
 

@@ -11,22 +11,34 @@
 
 namespace holdfast::launcher {
 
+/// What SLURM says of the job that owns the run.
+struct JobFacts {
+  std::optional<std::int64_t> id;  ///< absent: none of the user's live jobs is this run's
+  std::string unanswered;          ///< why SLURM could not be asked; else ""
+  std::string state;               ///< as SLURM writes it; "": it knows no such job (any more)
+  std::string reason;              ///< why it waits or has ended, as SLURM writes it
+  std::optional<double> start;     ///< Unix seconds: when it began, or is expected to
+  bool pending = false, live = false;
+};
+
 struct StatusFacts {
   std::string name;        ///< run.name
   std::int64_t steps = 0;  ///< train.steps
-  RunState state;
+  RunState state = {};
   int term = 0;
-  std::optional<Roster> roster;                         ///< absent: `holdfast run` has not started yet
-  std::optional<nlohmann::json> last_step;              ///< last whole line of metrics.jsonl
+  std::optional<Roster> roster = {};                    ///< absent: `holdfast run` has not started yet
+  std::optional<nlohmann::json> last_step = {};         ///< last whole line of metrics.jsonl
   bool own_trainer = true;                              ///< the ranks are holdfast-train
   config::RankKind kind = config::RankKind::automatic;  ///< of another program
+  std::optional<JobFacts> job = {};                     ///< absent: nobody has asked
+  double now = 0;  ///< Unix seconds, for ages and the rest of the time; 0: they are left out
 };
 
 /// Adds the time until the last step to the account of a run that is not over: hours may pass without an
 /// event.
 void count_steps(StatusFacts& facts);
 
-/// What goes on, in a few words: "training".
+/// What goes on, in a few words: "training", "in the queue (Priority)". The job decides where it is known.
 std::string headline(const StatusFacts& facts);
 std::string status_text(const StatusFacts& facts);
 nlohmann::json status_json(const StatusFacts& facts);

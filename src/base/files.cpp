@@ -1,6 +1,7 @@
 #include "src/base/files.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/magic.h>
 #include <signal.h>
 #include <sys/vfs.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <random>
 #include <utility>
 
 #include "src/base/as_size.hpp"
@@ -91,9 +93,14 @@ void sync_folder(const fs::path& folder) {
   if (::fsync(fd.get()) != 0 && errno != EINVAL) throw system_error("cannot sync " + folder.string(), errno);
 }
 
-void replace_atomically(const fs::path& path, std::string_view text, unsigned mode) {
+fs::path name_aside(const fs::path& path) {
   fs::path aside = path;
-  aside += ".tmp-" + std::to_string(::getpid());
+  aside += fmt::format(".tmp-{:08x}", std::random_device{}());
+  return aside;
+}
+
+void replace_atomically(const fs::path& path, std::string_view text, unsigned mode) {
+  const fs::path aside = name_aside(path);
   try {
     const Fd fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC, mode);
     append_all(fd.get(), text, aside);

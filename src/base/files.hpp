@@ -40,7 +40,11 @@ int reserve(int fd, std::int64_t bytes);
 void sync(int fd, const fs::path& path_for_message);
 /// Where the file system knows no fsync of folders (EINVAL), there is nothing to do.
 void sync_folder(const fs::path& folder);
-/// Write `path`.tmp, fsync, rename over `path`, fsync the folder: readers see the old text or the new one.
+/// A name beside `path` for what will be renamed to it. Another process, on another node too and perhaps with
+/// our number, may be about to write the same file: neither ever sees a part of what the other one writes.
+fs::path name_aside(const fs::path& path);
+/// Writes a file beside `path`, fsync, rename over `path`, fsync the folder: readers see the old text or the
+/// new one.
 void replace_atomically(const fs::path& path, std::string_view text, unsigned mode = 0600);
 /// Creates the file if and only if it does not exist (O_EXCL), fsyncs file and folder; false when it already
 /// exists.

@@ -274,6 +274,12 @@ class FakeCluster {
     if (r.status) leader->rank_exited(n, {number, r.attempt, *r.status});
   }
 
+  /// The leader calls it anew.
+  void disconnect(const std::string& lost) {
+    for (std::size_t n = 0; n < agents.size(); ++n)
+      if (roster.nodes[n].name == lost) restart_agent(static_cast<int>(n));
+  }
+
   void clear(int n, int attempt) {
     Agent& a = agent(n);
     if (attempt < a.attempt) return;
@@ -289,6 +295,7 @@ class FakeCluster {
         if (actions_left > 0) --actions_left;
         if (const auto* record = std::get_if<Record>(&action)) {
           write(record->entry);
+          if (const auto* lost = std::get_if<events::NodeLost>(&record->entry.event)) disconnect(lost->node);
         } else if (const auto* order = std::get_if<ClearAll>(&action)) {
           for (int n = 0; n < static_cast<int>(agents.size()); ++n)
             if (agent(n).reachable() && agent(n).connected) clear(n, order->attempt);

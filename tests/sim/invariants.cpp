@@ -63,7 +63,10 @@ void World::opened(Work& work, int fd, const char* path, int flags) {
   const fs::path file = path;
   const bool of_log = file == storage.run.events() || file.parent_path() == storage.run.events();
   if ((flags & O_ACCMODE) == O_RDONLY) {
-    if (of_log) has_read(work);
+    if (file == storage.run.events())
+      asked_[work.process->node].listed.lost = storage.replay().lost;
+    else if (of_log)
+      has_read(work);
     return;
   }
   if (file.parent_path() == storage.run.terms()) {
@@ -76,7 +79,7 @@ void World::opened(Work& work, int fd, const char* path, int flags) {
 
 void World::has_read(Work& work) {
   const Aside aside;
-  asked_[work.process->node].lost = storage.replay().lost;
+  asked_[work.process->node].read.lost = storage.replay().lost;
 }
 
 void World::written(int fd, std::string_view text) {
@@ -139,8 +142,11 @@ void World::sent(Connection& connection, int end, const std::string& line) {
     if (hello.role == Hello::Role::leader) connection.term = hello.term;
     if (hello.role != Hello::Role::candidate) return;
     Asked& asked = asked_[process->node];
-    if (asked.term != hello.term) asked = {hello.term, std::move(asked.lost), {}, false};
-    asked.won = asked.won || asked.lost.size() >= roster.nodes.size();  // a new job: nobody is left to ask
+    const bool other = std::exchange(asked.term, hello.term) != hello.term;
+    for (Votes* votes : {&asked.listed, &asked.read}) {
+      if (other) *votes = {std::move(votes->lost), {}, false};
+      if (votes->lost.size() >= roster.nodes.size()) votes->won = true;  // a new job: nobody is left to ask
+    }
   }
 }
 
@@ -148,7 +154,10 @@ void World::heard(const ProcessPtr& process, int from, const std::string& line) 
   const auto name = message_in(line);
   std::string why;
   if (name == "answer") {
-    return answered(asked_[process->node], from, decode<Answer>(line, why)->grant);
+    const bool grant = decode<Answer>(line, why)->grant;
+    for (Votes* votes : {&asked_[process->node].listed, &asked_[process->node].read})
+      answered(*votes, from, grant);
+    return;
   }
   if (name == "beat") terms_[process->term].beats[from].push_back(timeline.now);
   const auto* agent = live_agent(process->node);
@@ -159,16 +168,16 @@ void World::heard(const ProcessPtr& process, int from, const std::string& line) 
 // --- invariants ---
 
 /// A denial ends an election, but for one that is won already.
-void World::answered(Asked& asked, int node, bool grant) {
-  if (asked.lost.contains(name(node)) || asked.won) return;
-  if (!grant) return asked.granted.clear();
-  asked.granted.insert(node);
-  asked.won = 2 * asked.granted.size() >= roster.nodes.size() - asked.lost.size();
+void World::answered(Votes& votes, int node, bool grant) {
+  if (votes.lost.contains(name(node)) || votes.won) return;
+  if (!grant) return votes.granted.clear();
+  votes.granted.insert(node);
+  votes.won = 2 * votes.granted.size() >= roster.nodes.size() - votes.lost.size();
 }
 
 void World::term_taken(int term, int n) {
   say(fmt::format("{} takes term {}", name(n), term));
-  expect(asked_[n].term == term && asked_[n].won, "a leader has the votes of half of the agents");
+  expect(asked_[n].term == term && asked_[n].won(), "a leader has the votes of half of the agents");
 }
 
 void World::recorded(Work& work, int term, const LogEntry& entry) {

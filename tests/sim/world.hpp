@@ -159,13 +159,19 @@ class World {
     std::map<int, std::vector<double>> beats;
   };
   /// Of the elections that a node holds for a term.
-  struct Asked {
-    int term = 0;
+  struct Votes {
     std::set<std::string> lost;  ///< as it has read
     std::set<int> granted;
     bool won = false;
   };
-  void answered(Asked& asked, int node, bool grant);
+  /// What a candidate knows of the log is not newer than its last read, and not older than its list of the
+  /// files: a term may begin between the two.
+  struct Asked {
+    int term = 0;
+    Votes listed, read;
+    bool won() const { return listed.won || read.won; }
+  };
+  void answered(Votes& votes, int node, bool grant);
   void term_taken(int term, int node);
   void recorded(Work& work, int term, const launcher::LogEntry& entry);
   void check_decision(const Term& term, const launcher::LogEntry& entry) const;

@@ -119,6 +119,8 @@ TEST_F(Owner, asks_about_a_job) {
   EXPECT_EQ(mine.state_text, "RUNNING");
   EXPECT_EQ(mine.script, script());
   EXPECT_THAT(mine.start, testing::Optional(testing::Gt(1.7e9)));
+  EXPECT_EQ(ClusterCli().queued_job(job), mine);
+  EXPECT_FALSE(ClusterCli().queued_job(4711));
 }
 
 TEST_F(Owner, asks_about_nodes_in_the_order_asked) {

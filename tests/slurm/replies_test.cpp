@@ -133,6 +133,13 @@ TEST(Replies, tell_own_jobs) {
                                 OwnJob{9, JobState::pending, "PENDING", "Dependency", std::nullopt, "/x"}));
 }
 
+TEST(Replies, tell_one_job_of_the_queue) {
+  EXPECT_EQ(*read_queued_job("7|CANCELLED|None|1795624186|/x\n"),
+            (OwnJob{7, JobState::finished, "CANCELLED", "", 1795624186., "/x"}));
+  EXPECT_FALSE(read_queued_job("\n"));
+  EXPECT_THROW(read_queued_job("slurm is busy"), Error);
+}
+
 TEST(Replies, tell_steps_of_a_name) {
   EXPECT_THAT(read_steps_named("17.batch|batch\n17.0|agent\n17.1|train|agent\n17.12|agent\nbusy\n", "agent"),
               ElementsAre("17.0", "17.12"));

@@ -23,7 +23,9 @@ using ::testing::HasSubstr;
 /// Answers one node's ranks. What it heard may be read after stop().
 class Agent {
  public:
-  Agent(const RunDir& run, int world, int attempt) : run_(run), world_(world), attempt_(attempt) {
+  /// `refused`: steps whose checkpoints are dropped.
+  Agent(const RunDir& run, int world, int attempt, std::set<std::int64_t> refused = {})
+      : run_(run), world_(world), attempt_(attempt), refused_steps_(std::move(refused)) {
     thread_ = std::thread([this] { loop_.run(); });
   }
   ~Agent() { stop(); }
@@ -33,7 +35,6 @@ class Agent {
   }
   std::filesystem::path socket() const { return run_.path / "agent.sock"; }
 
-  std::set<std::int64_t> refused_steps;  ///< whose checkpoints are dropped
   std::set<std::int64_t> steps, voted;
   std::map<int, control::RankProgress> progress;
   std::map<int, control::Restored> restored;
@@ -76,7 +77,7 @@ class Agent {
                        .first->second;
     commit.add(vote.rank, vote.ok, vote.payload);
     if (!commit.complete()) return;
-    const bool durable = !commit.failed() && !refused_steps.contains(vote.step);
+    const bool durable = !commit.failed() && !refused_steps_.contains(vote.step);
     if (durable)
       commit.commit();
     else
@@ -88,6 +89,7 @@ class Agent {
 
   RunDir run_;
   int world_, attempt_;
+  std::set<std::int64_t> refused_steps_;
   control::RealLoop loop_;
   std::vector<control::ChannelPtr> channels_;
   std::map<std::int64_t, checkpoint::Commit> commits_;
@@ -136,8 +138,7 @@ class Supervised : public TrainingFixture {
 };
 
 TEST_F(Supervised, ReportsRestoresVotesAndFinishesAsTheBareRunDoes) {
-  Agent first(run_, 2, 1);
-  first.refused_steps = {10};
+  Agent first(run_, 2, 1, {10});
   const Finished cut = start(first, 2, 1);
   first.stop();
   EXPECT_EQ(cut.status, 1) << cut.err;

@@ -168,6 +168,13 @@ void Leader::greet(int n) {
   if (ordered_.finish) send(n, Finish{*ordered_.finish});
 }
 
+/// What a lost node was told before may be void, though its connection has not broken: it is told all anew,
+/// and can be used again once it has answered.
+void Leader::call_again(const std::string& lost) {
+  for (int n = 0; n < static_cast<int>(connections_.size()); ++n)
+    if (node(n).name == lost && connections_[n].channel) connection_lost(n, "the node is lost");
+}
+
 void Leader::connection_lost(int n, const std::string& why) {
   Connection& connection = connections_[n];
   if (connection.greeted) supervisor_.agent_gone(n);

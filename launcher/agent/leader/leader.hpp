@@ -67,6 +67,7 @@ class Leader {
   void connect(int node);
   void greet(int node);
   void take(int node, control::AgentToLeader message);
+  void call_again(const std::string& lost);
   void connection_lost(int node, const std::string& why);
   void take_fence(int node, control::PmixFence fence);
   void ask_node_of(int node, control::PmixQuestion question);

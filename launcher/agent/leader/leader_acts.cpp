@@ -70,6 +70,8 @@ void Leader::carry_out(const Action& action) {
                  [&](const Record& record) {
                    log::info("{}", line_of(record.entry.event));
                    remember(record.entry);
+                   if (const auto* lost = std::get_if<events::NodeLost>(&record.entry.event))
+                     call_again(lost->node);
                  },
                  [&](const ClearAll& clear) {
                    ordered_.attempt = clear.attempt;

@@ -60,8 +60,8 @@ void together(comm::Communicator& world, bool mine, const std::function<void()>&
   const auto worst = worst_failure(world, failure);
   if (own) std::rethrow_exception(own);
   if (worst)
-    throw Error(static_cast<Exit>(worst->severity - 1), worst->text,
-                "on rank " + std::to_string(worst->rank));
+    throw OnAnotherRank(static_cast<Exit>(worst->severity - 1), worst->text,
+                        "on rank " + std::to_string(worst->rank));
 }
 
 }  // namespace holdfast::train

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/error.hpp"
 #include "src/comm/communicator.hpp"
 
 namespace holdfast::train {
@@ -23,8 +24,14 @@ std::optional<Failure> worst_failure(comm::Communicator& world, const std::optio
 /// Collective: a text of every rank, in their order. Two reductions, whatever the size of the world.
 std::vector<std::string> texts_of_all(comm::Communicator& world, const std::string& mine);
 
-/// Collective: `work` where `mine` is set; then every rank returns, or every rank throws Error with the exit
-/// code of the failure (the one that failed throws its own).
+/// What failed on another rank, which says it, too.
+class OnAnotherRank : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Collective: `work` where `mine` is set; then every rank returns, or the one that failed throws its own
+/// error, and all others OnAnotherRank with its exit code.
 void together(comm::Communicator& world, bool mine, const std::function<void()>& work);
 
 }  // namespace holdfast::train

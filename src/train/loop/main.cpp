@@ -16,6 +16,7 @@
 #include "src/config/choices.hpp"
 #include "src/device/load.hpp"
 #include "src/flight/stack_dump.hpp"
+#include "src/train/common/agree.hpp"
 #include "src/train/engine/probe.hpp"
 #include "src/train/local/local_level.hpp"
 #include "src/train/loop/result.hpp"
@@ -47,14 +48,19 @@ class FailureReport {
   explicit FailureReport(comm::MpiSession& session) : session_(session) {}
   std::unique_ptr<control::RankLink> link;
 
-  void say(int code, const std::string& why) {
-    if (std::exchange(said_, true)) return;
+  /// Returns the exit code.
+  int say(const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const int code = static_cast<int>(known ? known->exit() : Exit::runtime);
+    if (std::exchange(said_, true)) return code;
+    const std::string why = known ? error.what() : fmt::format("internal error: {}", error.what());
+    const bool one_log = !(link && link->supervised());
     // What fails on all ranks alike should be said once: rank 0 speaks first and ends the others.
-    if (session_.rank() != 0 && !(link && link->supervised()))
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    log::error("{}", why);
+    if (one_log && session_.rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    if (!one_log || !dynamic_cast<const OnAnotherRank*>(&error)) log::error("{}", why);
     log::flush(last_lines);
     if (link) link->failed(code, why);
+    return code;
   }
 
  private:
@@ -105,7 +111,7 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
       return trainer.run();
     } catch (const Error& error) {
       device->give_up(error);  // while its communicators are there
-      if (!device->is_host()) report.say(static_cast<int>(error.exit()), error.what());
+      if (!device->is_host()) report.say(error);
       leave_within(to_leave, static_cast<int>(error.exit()), *device);
       throw;
     }
@@ -126,21 +132,15 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
 int run(const Arguments& arguments, comm::MpiSession& session) {
   FailureReport report(session);
   int code = 0;
-  std::string why;
   try {
     const auto agent = rank_env_from_environment();
     report.link = control::make_rank_link(agent);
     report.link->progress(0, control::Phase::starting);
     train(arguments, session, agent, report);
     return 0;
-  } catch (const Error& error) {
-    code = static_cast<int>(error.exit());
-    why = error.what();
   } catch (const std::exception& error) {
-    code = static_cast<int>(Exit::runtime);
-    why = fmt::format("internal error: {}", error.what());
+    code = report.say(error);
   }
-  report.say(code, why);
   if (session.size() > 1) session.abort(code);
   return code;
 }

@@ -20,6 +20,7 @@ namespace holdfast::launcher {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -292,7 +293,7 @@ std::vector<json> a_loss() {
 }
 
 TEST(StatusGolden, Texts) {
-  StatusFacts facts{"quickstart", 100, {}, 0, {}, {}};
+  StatusFacts facts{"quickstart", 100, {}};
   std::string text = status_text(facts);
   facts.roster = example();
   facts.term = 1;
@@ -340,7 +341,7 @@ TEST(StatusGolden, Texts) {
 }
 
 TEST(Status, SaysWhatAnotherProgramDoes) {
-  StatusFacts facts{"mine", 100, {}, 0, {}, {}};
+  StatusFacts facts{"mine", 100, {}};
   EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("program ")));
   facts.own_trainer = false;
   EXPECT_THAT(status_text(facts), HasSubstr("program     it does not speak: steps and saves are not known"));
@@ -356,7 +357,7 @@ TEST(Status, SaysWhatAnotherProgramDoes) {
 }
 
 TEST(Status, JsonHoldsTheResultAndMore) {
-  StatusFacts facts{"quickstart", 100, story(a_loss()), 1, example(), {}};
+  StatusFacts facts{"quickstart", 100, story(a_loss()), 1, example()};
   const json j = status_json(facts);
   const json result = result_of(facts.state);
   for (const auto& [key, value] : result.items()) EXPECT_EQ(j[key], value) << key;
@@ -369,8 +370,55 @@ TEST(Status, JsonHoldsTheResultAndMore) {
   EXPECT_EQ(j["records"], (json{{"dgx005", "lost"}}));
 }
 
+JobFacts job_in_state(const std::string& state, const std::string& reason = "") {
+  return {.id = 17,
+          .unanswered = "",
+          .state = state,
+          .reason = reason,
+          .start = std::nullopt,
+          .pending = state == "PENDING",
+          .live = state == "PENDING" || state == "RUNNING"};
+}
+
+TEST(Status, TheJobDecidesWhatGoesOn) {
+  StatusFacts facts{"quickstart", 100, story(a_loss()), 1, example()};
+  EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("job "))) << "nobody has asked";
+  facts.job = job_in_state("RUNNING");
+  EXPECT_EQ(headline(facts), "training");
+  facts.job = job_in_state("PENDING", "Priority");
+  facts.job->start = 0;
+  EXPECT_THAT(headline(facts), testing::StartsWith("in the queue (Priority), expected 19"));
+  facts.job = job_in_state("NODE_FAIL", "NodeDown");
+  EXPECT_EQ(headline(facts), "its job has ended (NODE_FAIL); was training");
+  EXPECT_THAT(status_text(facts), HasSubstr("job         17 NODE_FAIL (NodeDown)\n"));
+  facts.job = job_in_state("");
+  EXPECT_EQ(headline(facts), "no job; was training");
+  EXPECT_THAT(status_text(facts), HasSubstr("job         17, which SLURM does not know any more\n"));
+  facts.job->unanswered = "no route";
+  EXPECT_EQ(headline(facts), "training") << "only the record speaks";
+  EXPECT_THAT(status_text(facts), HasSubstr("SLURM was asked in vain: no route"));
+
+  facts.state.outcome = RunOutcome{};
+  facts.job = job_in_state("COMPLETED");
+  EXPECT_EQ(headline(facts), "done");
+  facts.job = job_in_state("PENDING");
+  EXPECT_EQ(headline(facts), "done, and in the queue again");
+}
+
+TEST(Status, AgesAndTheTimeThatIsLeft) {
+  StatusFacts facts{"quickstart", 100, story(a_loss()), 1, example()};
+  facts.last_step = json{{"step", 90}, {"step_s", 2.0}, {"loss", 2.5}, {"time", "1970-01-01T00:17:33.5Z"}};
+  EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("ago"))) << "now is not known";
+  facts.now = 1063;
+  EXPECT_THAT(status_text(facts),
+              AllOf(HasSubstr("tokens/s, 10.0 s ago\n"), HasSubstr("left        20.0 s\n")));
+  EXPECT_EQ(status_json(facts)["left_s"], 20.0);
+  facts.state.paused = true;
+  EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("left  "))) << "nobody knows how long";
+}
+
 TEST(Status, StepsCountUntilTheRunIsOver) {
-  StatusFacts facts{"quickstart", 100, story(a_loss()), 1, example(), {}};
+  StatusFacts facts{"quickstart", 100, story(a_loss()), 1, example()};
   const double before = facts.state.time.total();
   for (const json& none : {json(), json{{"step", 1}}, json{{"time", 5}}, json{{"time", "yesterday"}},
                            json{{"time", "1970-01-01T00:00:00Z"}}}) {

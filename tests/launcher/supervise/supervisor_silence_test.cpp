@@ -84,6 +84,19 @@ TEST(SupervisorSilence, AKernelShowsNothingWhenRanksFail) {
   EXPECT_EQ(c.last("attempt_ended").at("cause"), "node lost");
 }
 
+/// A spare is lost and comes back while its connection holds, and nothing else happens.
+TEST(SupervisorSilence, ASpareThatAnswersAgainIsASpareAgain) {
+  FakeCluster c({.steps = for_ever});
+  ASSERT_TRUE(c.training(1));
+  c.agent(4).beats = c.agent(4).kernel_answers = false;
+  c.run(5);
+  ASSERT_EQ(c.all("node_lost").size(), 1u);
+  c.agent(4).beats = true;
+  c.run(3);
+  EXPECT_EQ(c.all("node_returned").size(), 1u);
+  EXPECT_EQ(c.leader->attempt(), 1);
+}
+
 /// The node of the leader before: its agent stands still, and its ranks go on.
 TEST(SupervisorSilence, ANewLeaderWaitsForTheAgentThatStandsStill) {
   FakeCluster c({.steps = for_ever});
