@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What docs/manual/automation.md says of the verbs is so: it has every verb, says rightly which have --json, and
-every field that they print without a cluster stands on the page, or in docs/run-directory.md to which it refers.
+"""What docs/manual/automation.md says of the verbs is so: it has every verb, says rightly which have --json,
+and every field that they print without a cluster stands on it, or in docs/run-directory.md to which it refers.
 automation_test.py HOLDFAST"""
 import json
 import os
