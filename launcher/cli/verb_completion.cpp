@@ -70,14 +70,9 @@ void print_candidates(const CLI::App& app, const std::vector<std::string>& typed
   // Behind "--", which keeps the shell's words apart from options of this verb.
   std::vector<std::string> words(typed.begin() + (typed.empty() || typed.front() != "--" ? 0 : 1),
                                  typed.end());
-  if (words.size() > 1) {
-    const auto tools = app.get_subcommands([&](const CLI::App* verb) {
-      return verb->get_name() == words.front() && verb->get_prefix_command();
-    });
-    if (!tools.empty()) {
-      words.insert(words.begin(), {"complete", "--"});
-      become_tool(words);
-    }
+  if (words.size() > 1 && is_tool_verb(app, words.front())) {
+    words.insert(words.begin(), {"complete", "--"});
+    become_tool(words);
   }
   std::cout << lines_of(complete(app, words, values_of));
 }

@@ -17,16 +17,16 @@ void become_tool(const std::vector<std::string>& words) {
   throw system_error("cannot start " + program, errno);
 }
 
+bool is_tool_verb(const CLI::App& app, const std::string& name) {
+  return !app.get_subcommands(
+                 [&](const CLI::App* verb) { return verb->get_name() == name && verb->get_prefix_command(); })
+              .empty();
+}
+
 namespace {
 
 void add_tool_verb(CLI::App& app, const std::string& name, const std::string& help) {
-  auto* verb = app.add_subcommand(name, help);
-  verb->prefix_command()->set_help_flag();  // the tool answers --help too
-  verb->callback([verb, name] {
-    auto words = verb->remaining();
-    words.insert(words.begin(), name);
-    become_tool(words);
-  });
+  app.add_subcommand(name, help)->prefix_command()->set_help_flag();  // the tool answers --help too
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "launcher/cli/tool.hpp"
 #include "src/base/error.hpp"
 #include "src/command_line/complete.hpp"
 #include "src/command_line/help.hpp"
@@ -101,9 +102,10 @@ int run_command_line(const std::vector<std::string>& given) {
     return 0;
   }
   command_line::refuse_unknown_verb(app, arguments);
-  // The parser would treat "submit" as the verb of that name, and "--" as its own.
+  // The parser would treat "submit" and "ls" as the verbs of these names, and "--" as its own.
   if (arguments.size() > 1 && arguments[0] == "data" && arguments[1] == "submit")
     return submit_data({arguments.begin() + 2, arguments.end()});
+  if (is_tool_verb(app, arguments.front())) become_tool(arguments);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::Success& e) {  // --help, --version

@@ -93,7 +93,9 @@ TEST(ForeignNames, AreKnownInEveryTableAndSpelling) {
         {"lora_alpha", "lora.alpha"},
         {"save_steps", "checkpoint.every"},
         {"save_interval", "checkpoint.every"},
-        {"resume_from_checkpoint", "run.resume"}})
+        {"resume_from_checkpoint", "run.resume"},
+        {"num_nodes", "cluster.nodes"},
+        {"devices", "cluster.ranks_per_node"}})
     for (const std::string table : {"", "run", "train", "checkpoint", "trainer"}) {
       SCOPED_TRACE(table + "." + key);
       // Keys that are ours, too: there the table is what is wrong.

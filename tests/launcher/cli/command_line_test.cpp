@@ -82,6 +82,12 @@ TEST(CommandLine, VerbsOfVerbsAreSuggested) {
   }
 }
 
+TEST(CommandLine, VerbsOfTheToolMayHaveNamesOfOurs) {  // the parser took "ls" for the verb of that name
+  const auto said = holdfast({"ckpt", "ls", "nowhere"});
+  EXPECT_EQ(said.status, 2);
+  EXPECT_THAT(said.err, HasSubstr("nowhere is not a checkpoint or a run directory"));
+}
+
 TEST(CommandLine, KeysGolden) { test::expect_golden(holdfast({"config", "keys"}).out, "config_keys.txt"); }
 
 TEST(CommandLine, LinksNothingHeavyAndStartsAtOnce) {
