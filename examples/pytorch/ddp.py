@@ -68,8 +68,7 @@ def digest(model: nn.Module) -> str:
 
 
 def orders(hf: holdfast.Client, step: int) -> holdfast.Order:  # hf
-    # Those of rank 0, for all ranks; holds while it is told to.  # hf
-    while True:  # hf
+    while True:  # what rank 0 is told, for all; holds while that is the order  # hf
         order = [hf.orders()]  # hf
         dist.broadcast_object_list(order)  # hf
         if order[0].save or not order[0].pause:  # hf
