@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2317,SC2119 # check and soon call most functions
+# The examples with PyTorch and MPI (examples/pytorch, examples/mpi) on a minipod of 3 active nodes and a spare. Each one
+#   - loses a node, goes on from its newest durable checkpoint, and is told to stop, which it does at some step S;
+#   - trains undisturbed to S;
+#   - trains undisturbed to S without the lines that protect it;
+# and prints the same digest of its state. DDP without these lines loses a node, too, and goes on from what it finds.
+# Also printed: the lines of each example, and how many of them protect it (at most 150 and 30).
+# As root, with PyTorch as scripts/torch_env.sh finds or makes it: scripts/proof/examples.sh BUILD [EXAMPLE...]
+# EXAMPLE: ddp, fsdp, lightning_ddp, fit; all of them by default. Ends with one line RESULT {json}.
+set -uo pipefail
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+(($#)) || { sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+build=$(realpath "$1")
+shift
+examples=("$@")
+(($#)) || examples=(ddp fsdp lightning_ddp fit)
+# shellcheck source=scripts/torch_env.sh
+source "$source/scripts/torch_env.sh"
+torch_throw_away=''
+pod_end() { rm -rf ${torch_throw_away:+"$torch_throw_away"}; }
+torch_env
+"$torch_python" -c 'import lightning' 2>/dev/null || "$torch_python" -m pip install --quiet --no-cache-dir lightning || die "no lightning here"
+set -- "$build/launcher/holdfast" "$build/src/train/holdfast-train" "$build/src/tools/cli/holdfast-tool"
+# shellcheck source=tests/support/fault.sh
+source "$source/tests/support/fault.sh"
+
+# The nodes see no other folder of this machine. Links, where the file system allows, as it is gigabytes.
+share() { cp -al "$1" "$dir/shared/$2" 2>/dev/null || cp -r "$1" "$dir/shared/$2"; chmod -R a+rX "$dir/shared/$2"; }
+# What a user has in the shell: python3 with PyTorch and the client. Gloo is told its interface, as Open MPI is by the minipod.
+shell=("PYTHONPATH=/shared/torch:/shared/client" PYTHONDONTWRITEBYTECODE=1 GLOO_SOCKET_IFNAME=eth0)
+share "$("$torch_python" -c 'import site; print(site.getsitepackages()[0])')" torch
+base=$("$torch_python" -c 'import sys; print(sys.base_prefix)')
+if [[ $base != /usr ]]; then
+  share "$base" python
+  shell+=(PYTHONHOME=/shared/python "PATH=/shared/python/bin:/shared/opt/holdfast/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+fi
+mkdir -p "$dir/shared/client"
+cp -r "$source/client/python/holdfast" "$dir/shared/client/"
+
+# The examples, and without their protection: NAME and plain_NAME.
+marker='(#|//) hf$'
+declare -A file=([ddp]=pytorch/ddp.py [fsdp]=pytorch/fsdp.py [lightning_ddp]=pytorch/lightning_ddp.py [fit]=mpi/fit.c)
+for example in "${examples[@]}"; do
+  from=$source/examples/${file[$example]:?}
+  to=$home/${from##*/} plain=$home/plain_${from##*/}
+  cp "$from" "$to"
+  grep -Ev "$marker" "$from" >"$plain"
+  if [[ $from == *.c ]]; then
+    for one in "$to" "$plain"; do
+      mpicc -std=gnu99 -O2 -Wall -Wextra -I "$source/client" "$one" "$build/client/libholdfast.a" -lpthread -o "${one%.c}" || exit 1
+    done
+  fi
+done
+chmod -R a+rX "$home" "$dir/shared/client"
+
+# begin PROGRAM RUN STEPS FOLDER [ARGUMENT...]: submits it; sets `run` and `job`.
+begin() {
+  local command="python3 $1.py --dir $4 --steps $3 --every 20"
+  [[ $1 != *fit ]] || command="/shared/home/$1 $4 $3 200"
+  local launch=direct
+  [[ $1 != *fit ]] || launch=mpi
+  run=runs/$2
+  soon 180 all_idle || mini exec sinfo -N
+  job=$(mini exec --chdir /shared/home env "${shell[@]}" holdfast submit --command "$command" -N 3 --spares 1 -J "$2" --parsable \
+    --set cluster.file=minipod --set cluster.ranks_per_node=1 --set "rank.launch=$launch" --set supervise.hang_floor_s=30 "${@:5}") ||
+    { echo "Bail out! submit failed"; exit 1; }
+}
+attempts() { events "$run" | jq -s 'map(select(.event == "attempt_planned")) | length'; }
+has_attempts() { (($(attempts) >= $1)); }
+newest_durable() { events "$run" | jq -s 'map(select(.event == "checkpoint_durable").step) | max // -1'; }
+restored_step() { events "$run" | jq -s 'map(select(.event == "restored" and .attempt == 2))[0].step // -1'; }
+has_restored() { (($(restored_step) > 0)); }
+# What rank 0 said last: the word after "step" or "digest".
+said() { sed -n "s/.*\<$1 \([0-9a-f]*\).*/\1/p" "$home/$run/logs/attempt-$(printf %04d "$(attempts)")/rank-00000.log" | tail -n 1; }
+show_failure() { ((failed == before_failed)) || { show_record "$run" | sed 's/^/# /'; before_failed=$failed; }; }
+before_failed=0
+
+# lose_node: the node of slot 1.
+lose_node() {
+  lost=$(nth 2)
+  mini kill-node "$lost"
+  check "$run: another attempt" soon 120 has_attempts 2
+}
+# DDP without its protection: `plain_step`, the newest step that it has saved when it is stopped.
+plain_newest() { find "$home/$1" -name 'step-*.pt' | sed 's/.*step-0*\([0-9]*\)\.pt/\1/' | sort -n | tail -n 1; }
+plain_beyond() { (($(plain_newest "$1") > $2)); }
+plain_loses_node() {
+  begin plain_ddp plain_ddp_lost 1000000 plain_ddp_lost.state
+  check "$run: it saves" soon 180 plain_beyond plain_ddp_lost.state 0
+  lose_node
+  local before
+  before=$(plain_newest plain_ddp_lost.state)
+  check "$run: it saves again" soon 180 plain_beyond plain_ddp_lost.state "$before"
+  mini exec holdfast ctl "/shared/home/$run" stop
+  ends_as stopped 93
+  plain_step=$(plain_newest plain_ddp_lost.state)
+  mini revive-node "$lost"
+  show_failure
+}
+
+declare -A stopped_at digests lost_steps
+# compare EXAMPLE NAME...: runs of it end in the digest of the one that lost a node.
+prove() {
+  local example=$1 before undisturbed
+  plain_step=0
+  [[ $example != ddp ]] || plain_loses_node
+
+  begin "$example" "${example}_lost" 1000000 "$example.lost"
+  check "$run: its checkpoints are durable" soon 180 durable "$run" 20
+  before=$(newest_durable)
+  lose_node
+  check "$run: it comes back from its checkpoint" soon 120 has_restored
+  check "$run: no older than the newest durable one" at_least "$(restored_step)" "$before"
+  check "$run: it saves again" soon 180 durable "$run" $((plain_step > before + 40 ? plain_step : before + 40))
+  check "$run: it is told to stop" mini exec holdfast ctl "/shared/home/$run" stop
+  ends_as stopped 93
+  check "$run: two attempts" equal "$(result "$run" '.attempts | length')" 2
+  stopped_at[$example]=$(said step) digests[$example]=$(said digest)
+  lost_steps[$example]=$(result "$run" '[.attempts[].lost_steps] | max')
+  check "$run: it saved the step at which it stopped" equal "$(newest_durable)" "${stopped_at[$example]}"
+  mini revive-node "$lost"
+  show_failure
+
+  for undisturbed in "$example" "plain_$example"; do
+    begin "$undisturbed" "${undisturbed}_undisturbed" "${stopped_at[$example]}" "$undisturbed.undisturbed"
+    ends_as "done" 0
+    check "$run: one attempt" equal "$(attempts)" 1
+    check "$run: the same bits" equal "$(said step) $(said digest)" "${stopped_at[$example]} ${digests[$example]}"
+    show_failure
+  done
+  if ((plain_step > 0)); then
+    begin plain_ddp plain_ddp_continued "${stopped_at[$example]}" plain_ddp_lost.state
+    ends_as "done" 0
+    check "$run: the same bits" equal "$(said step) $(said digest)" "${stopped_at[$example]} ${digests[$example]}"
+    show_failure
+  fi
+}
+
+rows=()
+for example in "${examples[@]}"; do
+  prove "$example"
+  lines=$(wc -l <"$source/examples/${file[$example]}") protect=$(grep -Ec "$marker" "$source/examples/${file[$example]}")
+  check "$example: at most 150 lines" at_least 150 "$lines"
+  check "$example: at most 30 of them protect it" at_least 30 "$protect"
+  echo "# $example: $lines lines, $protect of them protect it; step ${stopped_at[$example]}, digest ${digests[$example]}"
+  rows+=("$(jq -cn --arg example "$example" --arg digest "${digests[$example]}" --argjson step "${stopped_at[$example]:-null}" \
+    --argjson lost "${lost_steps[$example]:-null}" --argjson lines "$lines" --argjson protect "$protect" \
+    '{$example, $lines, lines_that_protect: $protect, $step, $digest, lost_steps: $lost}')")
+done
+echo "1..$count"
+jq -cnr --argjson failed "$failed" --argjson checks "$count" '"RESULT " + ({proof: "examples", $checks, $failed, examples: $ARGS.positional} | tostring)' \
+  --jsonargs "${rows[@]}"
+exit $((failed > 0))
