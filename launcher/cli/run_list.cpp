@@ -63,7 +63,9 @@ json list_json(const std::vector<ListedRun>& runs) {
   json list = json::array();
   for (const auto& run : runs) {
     json one = {{"run", run.path.string()}, {"state", state_of(run)}};
-    if (run.facts) one.update({{"name", run.facts->name}, {"steps", run.facts->steps}});
+    if (run.facts)
+      one.update({{"name", run.facts->name},
+                  {"steps", run.facts->own_trainer ? json(run.facts->steps) : json(nullptr)}});
     if (step_of(run) >= 0) one["step"] = step_of(run);
     if (run.job)
       one["job"] = {{"id", run.job->id},

@@ -8,10 +8,12 @@
 #include "launcher/agent/daemon/caller.hpp"
 #include "launcher/cli/find_run.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/supervise/journal.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -63,9 +65,22 @@ std::string text_of_spares(const json& nodes) {
   return text;
 }
 
+/// There must be agents that can be asked.
+void require_agents(const RunDir& run) {
+  if (!files::is_there(run.nodes()))
+    throw Error(Exit::usage, "the run has no agents yet", "its job has not begun",
+                "'holdfast status' says what it waits for");
+  const RunState state = replay(run);
+  if (state.over_for_good()) throw Error(Exit::usage, "the run is over", state.outcome->status);
+  if (state.outcome)
+    throw Error(Exit::transient, "the run waits for its next job", state.outcome->why,
+                "Give the order when that has begun?");
+}
+
 int give(const OrderVerb& verb, const CtlOptions& options) {
   slurm::ClusterCli cluster;
   const RunDir run = find_run(options.run, cluster);
+  require_agents(run);
   // The same order given twice is one order: it may be sent to a second agent, and must be carried out once.
   const Order order{fmt::format("{}-{:.6f}", ::getpid(), unix_seconds()), verb.verb, options.node,
                     caller_name()};

@@ -214,7 +214,7 @@ std::string from_record(const StatusFacts& f) {
                ? "done"
                : fmt::format("{} (exit {}{}{})", s.outcome->status, s.outcome->exit_code,
                              s.outcome->why.empty() ? "" : ": ", s.outcome->why);
-  if (s.attempts.empty()) return "waiting for nodes";
+  if (s.attempts.empty()) return f.last_step ? "trained without agents" : "waiting for nodes";
   const auto& a = s.attempts.back();
   if (s.drain && s.drain->what.stop)
     return fmt::format("{} ending ({})", saves_unseen(f) ? "waiting for the ranks, then" : "saving, then",
@@ -301,7 +301,8 @@ std::string status_text(const StatusFacts& f) {
 
 json status_json(const StatusFacts& f) {
   json j = result_of(f.state);
-  j["name"] = f.name, j["state"] = headline(f), j["steps"] = f.steps;
+  j["name"] = f.name, j["state"] = headline(f);
+  j["steps"] = f.own_trainer ? json(f.steps) : json(nullptr);
   j["nodes"] = f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
   j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;
   j["suspects"] = f.state.suspects, j["slow"] = f.state.slow, j["unfit"] = unfit(f.state),

@@ -82,7 +82,7 @@ void TimeAccount::take(const LogEntry& entry) {
 }
 
 void TimeAccount::pass(double unix) {
-  if (const double now = unix + behind_; now > last_) advance(now);
+  if (const double now = unix + behind_; began_ > 0 && now > last_) advance(now);
 }
 
 void TimeAccount::advance(double now) {

@@ -17,6 +17,10 @@ std::string plain(const std::string& name) {
 
 const std::vector<ForeignName>& foreign_names() {
   static const std::vector<ForeignName> names = {
+      {"leaves", "Holdfast 0.1", "train.global_batch, in sequences: leaves * micro_batch"},
+      {"recompute", "Holdfast 0.1", "train.activation_checkpointing"},
+      {"leafevery", "Holdfast 0.1", "verify.micro_batch_every"},
+      {"mostskips", "Holdfast 0.1", "guard.max_skips"},
       // Launchers
       {"nnodes", "torchrun", "cluster.nodes for the active nodes and cluster.spares for those that wait"},
       {"nprocpernode", "torchrun", "cluster.ranks_per_node"},

@@ -62,6 +62,23 @@ TEST_F(ListOfRuns, JoinsTheRecordWithTheQueue) {
   EXPECT_EQ(read["runs"][0]["job"]["id"], 17);
   EXPECT_EQ(read["runs"][1]["state"], "no job");
 }
+TEST_F(ListOfRuns, AnOrderNeedsAgents) {
+  submit("first");
+  const auto order = holdfast({"ctl", "first", "save"});
+  EXPECT_EQ(order.status, 2);
+  EXPECT_THAT(order.err,
+              HasSubstr("the run has no agents yet (its job has not begun). 'holdfast status' says"));
+}
+TEST_F(ListOfRuns, AProgramWithoutAJobFileNamesItsRun) {
+  for (const auto& [command, name] :
+       std::vector<std::pair<std::string, std::string>>{{"python3 -u src/train.py", "train"},
+                                                        {"python3 -m pkg.fit --lr 1", "pkg.fit"},
+                                                        {"./bin/train", "train-2"}}) {
+    const auto done = holdfast({"submit", "--command", command, "-N", "1"});
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_TRUE(fs::exists(scratch.path() / "runs" / name)) << command;
+  }
+}
 TEST_F(ListOfRuns, HasRunsOfJobsThatLieElsewhere) {
   submit("far");
   fs::create_directories(scratch.path() / "empty");

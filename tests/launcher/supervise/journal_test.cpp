@@ -405,6 +405,18 @@ TEST(Status, TheJobDecidesWhatGoesOn) {
   EXPECT_EQ(headline(facts), "done, and in the queue again");
 }
 
+TEST(Status, OfARunWithoutAgents) {
+  StatusFacts facts{"bare", 100, {}};
+  EXPECT_EQ(headline(facts), "waiting for nodes");
+  facts.last_step = json{{"step", 90}, {"step_s", 2.0}, {"loss", 2.5}, {"time", "2026-11-25T00:17:33.5Z"}};
+  count_steps(facts);
+  EXPECT_EQ(headline(facts), "trained without agents");
+  EXPECT_EQ(facts.state.time.total(), 0) << "nobody has written down when it began";
+  EXPECT_EQ(status_json(facts)["steps"], 100);
+  facts.own_trainer = false;
+  EXPECT_TRUE(status_json(facts)["steps"].is_null()) << "only the program knows";
+}
+
 TEST(Status, AgesAndTheTimeThatIsLeft) {
   StatusFacts facts{"quickstart", 100, story(a_loss()), 1, example()};
   facts.last_step = json{{"step", 90}, {"step_s", 2.0}, {"loss", 2.5}, {"time", "1970-01-01T00:17:33.5Z"}};

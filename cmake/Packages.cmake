@@ -1,0 +1,23 @@
+# `cpack` in the build folder makes a .tar.gz and, where dpkg and rpmbuild are, a .deb and an .rpm.
+configure_file(${PROJECT_SOURCE_DIR}/cmake/modulefile.in ${PROJECT_BINARY_DIR}/modulefile @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/modulefile DESTINATION ${CMAKE_INSTALL_DATADIR}/modulefiles/holdfast RENAME ${PROJECT_VERSION})
+
+set(CPACK_GENERATOR TGZ)
+find_program(DPKG_SHLIBDEPS dpkg-shlibdeps)
+if(DPKG_SHLIBDEPS)
+  list(APPEND CPACK_GENERATOR DEB)
+endif()
+find_program(RPMBUILD rpmbuild)
+if(RPMBUILD)
+  list(APPEND CPACK_GENERATOR RPM)
+endif()
+set(CPACK_PACKAGE_VENDOR Holdfast)
+set(CPACK_PACKAGE_CONTACT "The Holdfast developers <holdfast@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY ${PROJECT_DESCRIPTION})
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON) # it names the packages whose libraries the programs load
+set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
+include(CPack)
