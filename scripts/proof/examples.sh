@@ -34,7 +34,7 @@ share "$("$torch_python" -c 'import site; print(site.getsitepackages()[0])')" to
 base=$("$torch_python" -c 'import sys; print(sys.base_prefix)')
 if [[ $base != /usr ]]; then
   share "$base" python
-  shell+=(PYTHONHOME=/shared/python "PATH=/shared/python/bin:/shared/opt/holdfast/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+  shell+=(PYTHONHOME=/shared/python LD_LIBRARY_PATH=/shared/python/lib "PATH=/shared/python/bin:/shared/opt/holdfast/bin:/usr/bin:/bin:/usr/sbin:/sbin")
 fi
 mkdir -p "$dir/shared/client"
 cp -r "$source/client/python/holdfast" "$dir/shared/client/"
@@ -100,7 +100,7 @@ plain_loses_node() {
 }
 
 # Steps that rank 0 has reported.
-now_at() { tail -n 1 "$home/$run/logs/metrics.jsonl" | jq .step; }
+now_at() { tail -n 1 "$home/$run/logs/metrics.jsonl" | jq -s '.[0].step // 0'; }
 reaches() { (($(now_at) >= $1)); }
 holds_still() {
   local now
