@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317,SC2119 # check and soon call most functions
 # The examples with PyTorch and MPI (examples/pytorch, examples/mpi) on a minipod of 3 active nodes and a spare. Each one
-#   - loses a node, goes on from its newest durable checkpoint, and is told to stop, which it does at some step S;
+#   - is told to save, to pause and to go on, loses a node, goes on from what it saved, and is told to stop, which it does at some
+#     step S; nothing but orders makes it save;
 #   - trains undisturbed to S;
 #   - trains undisturbed to S without the lines that protect it;
 # and prints the same digest of its state. DDP without these lines loses a node, too, and goes on from what it finds.
@@ -10,7 +11,7 @@
 # EXAMPLE: ddp, fsdp, lightning_ddp, fit; all of them by default. Ends with one line RESULT {json}.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-(($#)) || { sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+(($#)) || { sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
 build=$(realpath "$1")
 shift
 examples=("$@")
@@ -33,7 +34,7 @@ share "$("$torch_python" -c 'import site; print(site.getsitepackages()[0])')" to
 base=$("$torch_python" -c 'import sys; print(sys.base_prefix)')
 if [[ $base != /usr ]]; then
   share "$base" python
-  shell+=(PYTHONHOME=/shared/python "PATH=/shared/python/bin:/shared/opt/holdfast/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+  shell+=(PYTHONHOME=/shared/python LD_LIBRARY_PATH=/shared/python/lib "PATH=/shared/python/bin:/shared/opt/holdfast/bin:/usr/bin:/bin:/usr/sbin:/sbin")
 fi
 mkdir -p "$dir/shared/client"
 cp -r "$source/client/python/holdfast" "$dir/shared/client/"
@@ -54,19 +55,18 @@ for example in "${examples[@]}"; do
 done
 chmod -R a+rX "$home" "$dir/shared/client"
 
-# begin PROGRAM RUN STEPS FOLDER [ARGUMENT...]: submits it; sets `run` and `job`.
+# begin PROGRAM RUN STEPS EVERY FOLDER: submits it; sets `run` and `job`.
 begin() {
-  local command="python3 $1.py --dir $4 --steps $3 --every 20"
-  [[ $1 != *fit ]] || command="/shared/home/$1 $4 $3 200"
-  local launch=direct
-  [[ $1 != *fit ]] || launch=mpi
+  local command="python3 $1.py --dir $5 --steps $3 --every $4" launch=direct
+  [[ $1 != *fit ]] || { command="/shared/home/$1 $5 $3 $4" launch=mpi; }
   run=runs/$2
   soon 180 all_idle || mini exec sinfo -N
   job=$(mini exec --chdir /shared/home env "${shell[@]}" holdfast submit --command "$command" -N 3 --spares 1 -J "$2" --parsable \
-    --set cluster.file=minipod --set cluster.ranks_per_node=1 --set "rank.launch=$launch" --set supervise.hang_floor_s=30 "${@:5}") ||
+    --set cluster.ranks_per_node=1 --set "rank.launch=$launch" --set supervise.hang_floor_s=30) ||
     { echo "Bail out! submit failed"; exit 1; }
 }
 attempts() { events "$run" | jq -s 'map(select(.event == "attempt_planned")) | length'; }
+never=1000000000 # steps
 has_attempts() { (($(attempts) >= $1)); }
 newest_durable() { events "$run" | jq -s 'map(select(.event == "checkpoint_durable").step) | max // -1'; }
 restored_step() { events "$run" | jq -s 'map(select(.event == "restored" and .attempt == 2))[0].step // -1'; }
@@ -86,7 +86,7 @@ lose_node() {
 plain_newest() { find "$home/$1" -name 'step-*.pt' | sed 's/.*step-0*\([0-9]*\)\.pt/\1/' | sort -n | tail -n 1; }
 plain_beyond() { (($(plain_newest "$1") > $2)); }
 plain_loses_node() {
-  begin plain_ddp plain_ddp_lost 1000000 plain_ddp_lost.state
+  begin plain_ddp plain_ddp_lost $never 20 plain_ddp_lost.state
   check "$run: it saves" soon 180 plain_beyond plain_ddp_lost.state 0
   lose_node
   local before
@@ -99,42 +99,63 @@ plain_loses_node() {
   show_failure
 }
 
-declare -A stopped_at digests lost_steps
-# compare EXAMPLE NAME...: runs of it end in the digest of the one that lost a node.
+# Steps that rank 0 has reported.
+now_at() { tail -n 1 "$home/$run/logs/metrics.jsonl" | jq -s '.[0].step // 0'; }
+reaches() { (($(now_at) >= $1)); }
+holds_still() {
+  local now
+  now=$(now_at)
+  sleep 2
+  [[ $(now_at) == "$now" ]]
+}
+order() { check "$run: $1" mini exec holdfast ctl "/shared/home/$run" "$1"; }
+
+declare -A stopped_at digests
 prove() {
-  local example=$1 before undisturbed
+  local example=$1 saved undisturbed
   plain_step=0
   [[ $example != ddp ]] || plain_loses_node
 
-  begin "$example" "${example}_lost" 1000000 "$example.lost"
-  check "$run: its checkpoints are durable" soon 180 durable "$run" 20
-  before=$(newest_durable)
+  begin "$example" "${example}_lost" $never $never "$example.lost"
+  check "$run: it trains" soon 180 reaches 5
+  order save
+  check "$run: what it has saved is durable" soon 60 durable "$run" 1
+  order pause
+  check "$run: it holds" soon 60 holds_still
+  order resume
+  check "$run: it goes on" soon 60 reaches $(($(now_at) + 5))
+  saved=$(newest_durable)
   lose_node
   check "$run: it comes back from its checkpoint" soon 120 has_restored
-  check "$run: no older than the newest durable one" at_least "$(restored_step)" "$before"
-  check "$run: it saves again" soon 180 durable "$run" $((plain_step > before + 40 ? plain_step : before + 40))
-  check "$run: it is told to stop" mini exec holdfast ctl "/shared/home/$run" stop
+  check "$run: from the newest durable one" equal "$(restored_step)" "$saved"
+  check "$run: it trains on" soon 180 reaches $((plain_step > saved + 100 ? plain_step : saved + 100))
+  order stop
   ends_as stopped 93
   check "$run: two attempts" equal "$(result "$run" '.attempts | length')" 2
   stopped_at[$example]=$(said step) digests[$example]=$(said digest)
-  lost_steps[$example]=$(result "$run" '[.attempts[].lost_steps] | max')
   check "$run: it saved the step at which it stopped" equal "$(newest_durable)" "${stopped_at[$example]}"
   mini revive-node "$lost"
   show_failure
 
   for undisturbed in "$example" "plain_$example"; do
-    begin "$undisturbed" "${undisturbed}_undisturbed" "${stopped_at[$example]}" "$undisturbed.undisturbed"
-    ends_as "done" 0
+    begin "$undisturbed" "${undisturbed}_undisturbed" "${stopped_at[$example]}" 20 "$undisturbed.undisturbed"
+    ends_like_it "$example"
     check "$run: one attempt" equal "$(attempts)" 1
-    check "$run: the same bits" equal "$(said step) $(said digest)" "${stopped_at[$example]} ${digests[$example]}"
+    [[ $undisturbed == plain_* ]] ||
+      check "$run: all its checkpoints are durable" equal "$(all_durable)" $(((stopped_at[$example] + 19) / 20))
     show_failure
   done
   if ((plain_step > 0)); then
-    begin plain_ddp plain_ddp_continued "${stopped_at[$example]}" plain_ddp_lost.state
-    ends_as "done" 0
-    check "$run: the same bits" equal "$(said step) $(said digest)" "${stopped_at[$example]} ${digests[$example]}"
+    begin plain_ddp plain_ddp_continued "${stopped_at[$example]}" 20 plain_ddp_lost.state
+    ends_like_it "$example"
     show_failure
   fi
+}
+all_durable() { events "$run" | jq -s 'map(select(.event == "checkpoint_durable").step) | unique | length'; }
+# ends_like_it EXAMPLE: with the digest of its run that lost a node.
+ends_like_it() {
+  ends_as "done" 0
+  check "$run: the same bits" equal "$(said step) $(said digest)" "${stopped_at[$1]} ${digests[$1]}"
 }
 
 rows=()
@@ -145,8 +166,8 @@ for example in "${examples[@]}"; do
   check "$example: at most 30 of them protect it" at_least 30 "$protect"
   echo "# $example: $lines lines, $protect of them protect it; step ${stopped_at[$example]}, digest ${digests[$example]}"
   rows+=("$(jq -cn --arg example "$example" --arg digest "${digests[$example]}" --argjson step "${stopped_at[$example]:-null}" \
-    --argjson lost "${lost_steps[$example]:-null}" --argjson lines "$lines" --argjson protect "$protect" \
-    '{$example, $lines, lines_that_protect: $protect, $step, $digest, lost_steps: $lost}')")
+    --argjson lines "$lines" --argjson protect "$protect" \
+    '{$example, $lines, lines_that_protect: $protect, $step, $digest}')")
 done
 echo "1..$count"
 jq -cnr --argjson failed "$failed" --argjson checks "$count" '"RESULT " + ({proof: "examples", $checks, $failed, examples: $ARGS.positional} | tostring)' \
