@@ -17,18 +17,6 @@ using nlohmann::json;
 /// Not our trainer, and Holdfast has seen none of its checkpoints.
 bool saves_unseen(const StatusFacts& f) { return !f.own_trainer && f.state.durable_step < 0; }
 
-std::vector<std::string> spares(const StatusFacts& f) {
-  std::vector<std::string> out;
-  if (!f.roster) return out;
-  const std::vector<std::string> placed =
-      f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
-  for (const auto& node : f.roster->nodes)
-    if (std::find(placed.begin(), placed.end(), node.name) == placed.end() &&
-        !f.state.lost.contains(node.name))
-      out.push_back(node.name);
-  return out;
-}
-
 /// What another program than ours is known to do.
 std::string program(const StatusFacts& f) {
   if (f.own_trainer) return "";
@@ -55,35 +43,6 @@ std::string in_ledger(const StatusFacts& f) {
       if (node.past_failures > 0)
         out.push_back(fmt::format("{} failed {} times in earlier jobs", node.name, node.past_failures));
   return fmt::format("{}", fmt::join(out, ", "));
-}
-
-std::string in_words(const AttemptRecord& a) {
-  if (!a.ended_at)
-    return fmt::format(
-        "  {:>3}  running{}\n", a.number,
-        a.restored ? fmt::format(", from step {} ({})", a.restored->step, a.restored->level) : "");
-  std::string text =
-      fmt::format("  {:>3}  {} {}", a.number, a.cause,
-                  a.reports ? fmt::format("at step {}", a.last_step)
-                            : fmt::format("after {}, at an unknown step", duration_text(a.ran_s)));
-  if (!a.node.empty()) text += " on " + a.node;
-  if (a.cause != "finished") {
-    text += fmt::format(", noticed after {}", duration_text(a.detected_s));
-    if (a.recovered_s)
-      text += fmt::format(", training again {} later, {} step{} done again", duration_text(*a.recovered_s),
-                          a.lost_steps, a.lost_steps == 1 ? "" : "s");
-  }
-  return text + "\n";
-}
-
-/// Nodes whose checks warn, and the warning.
-std::map<std::string, std::string> unfit(const RunState& state) {
-  using Fitness = control::NodeHealth::Fitness;
-  std::map<std::string, std::string> out;
-  for (const auto& [node, health] : state.health)
-    if (health.fitness == Fitness::warning || health.fitness == Fitness::critical)
-      out[node] = fmt::format("{}: {}", name_of(health.fitness), health.why);
-  return out;
 }
 
 const char* in_words(TimeUse use) {
@@ -160,6 +119,46 @@ std::optional<double> unix_seconds_of(const std::string& utc) {
 
 }  // namespace
 
+std::vector<std::string> spares(const StatusFacts& f) {
+  std::vector<std::string> out;
+  if (!f.roster) return out;
+  const std::vector<std::string> placed =
+      f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
+  for (const auto& node : f.roster->nodes)
+    if (std::find(placed.begin(), placed.end(), node.name) == placed.end() &&
+        !f.state.lost.contains(node.name))
+      out.push_back(node.name);
+  return out;
+}
+
+std::string in_words(const AttemptRecord& a) {
+  if (!a.ended_at)
+    return fmt::format(
+        "{:>3}  running{}", a.number,
+        a.restored ? fmt::format(", from step {} ({})", a.restored->step, a.restored->level) : "");
+  std::string text =
+      fmt::format("{:>3}  {} {}", a.number, a.cause,
+                  a.reports ? fmt::format("at step {}", a.last_step)
+                            : fmt::format("after {}, at an unknown step", duration_text(a.ran_s)));
+  if (!a.node.empty()) text += " on " + a.node;
+  if (a.cause != "finished") {
+    text += fmt::format(", noticed after {}", duration_text(a.detected_s));
+    if (a.recovered_s)
+      text += fmt::format(", training again {} later, {} step{} done again", duration_text(*a.recovered_s),
+                          a.lost_steps, a.lost_steps == 1 ? "" : "s");
+  }
+  return text;
+}
+
+std::map<std::string, std::string> unfit(const RunState& state) {
+  using Fitness = control::NodeHealth::Fitness;
+  std::map<std::string, std::string> out;
+  for (const auto& [node, health] : state.health)
+    if (health.fitness == Fitness::warning || health.fitness == Fitness::critical)
+      out[node] = fmt::format("{}: {}", name_of(health.fitness), health.why);
+  return out;
+}
+
 std::string headline(const StatusFacts& f) {
   const RunState& s = f.state;
   if (s.outcome)
@@ -181,10 +180,15 @@ std::string headline(const StatusFacts& f) {
 }
 
 void count_steps(StatusFacts& facts) {
-  if (!facts.last_step || facts.state.outcome) return;
+  if (facts.state.outcome) return;
+  if (const auto at = last_step_at(facts)) facts.state.time.pass(*at);
+}
+
+std::optional<double> last_step_at(const StatusFacts& facts) {
+  if (!facts.last_step) return std::nullopt;
   const auto time = facts.last_step->find("time");
-  if (time == facts.last_step->end() || !time->is_string()) return;
-  if (const auto at = unix_seconds_of(time->get<std::string>())) facts.state.time.pass(*at);
+  return time != facts.last_step->end() && time->is_string() ? unix_seconds_of(time->get<std::string>())
+                                                             : std::nullopt;
 }
 
 std::string status_text(const StatusFacts& f) {
@@ -228,7 +232,7 @@ std::string status_text(const StatusFacts& f) {
     text += fmt::format("saves       {} dropped since then; the last one: {}\n", s.dropped, s.dropped_why);
   text += time_text(s.time);
   if (!s.attempts.empty()) text += "attempts\n";
-  for (const auto& a : s.attempts) text += in_words(a);
+  for (const auto& a : s.attempts) text += fmt::format("  {}\n", in_words(a));
   if (s.final_state) text += fmt::format("digest      {}\n", s.final_state->state_digest);
   return text;
 }
