@@ -74,7 +74,8 @@ bool utf8_locale() {
 
 Terminal::Terminal() : colours_(!is_set("NO_COLOR")) {
   expect_terminal();
-  if (::tcgetattr(STDIN_FILENO, &before_) != 0) throw system_error("cannot read the terminal's settings", errno);
+  if (::tcgetattr(STDIN_FILENO, &before_) != 0)
+    throw system_error("cannot read the terminal's settings", errno);
   sigset_t ours;
   ::sigemptyset(&ours);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH})

@@ -1,6 +1,6 @@
 #pragma once
-// The terminal of `holdfast watch`: keys come one by one, lines go to a screen of their own, and whatever ends
-// this program leaves the terminal as it was.
+// The terminal of `holdfast watch`: keys come one by one, lines go to a screen of their own, and whatever
+// ends this program leaves the terminal as it was.
 #include <termios.h>
 
 #include <chrono>
@@ -15,8 +15,8 @@ namespace holdfast::launcher {
 
 class Terminal {
  public:
-  /// Takes the terminal on standard input and output, and signals, until it is destroyed. Throws Error (usage)
-  /// when there is none.
+  /// Takes the terminal on standard input and output, and signals, until it is destroyed. Throws Error
+  /// (usage) when there is none.
   Terminal();
   ~Terminal();
   Terminal(const Terminal&) = delete;
@@ -33,8 +33,8 @@ class Terminal {
     std::string keys;
     int ended_by = 0;  ///< the number of a signal; the end of the terminal is SIGHUP
   };
-  /// Waits for keys, another size or a signal, at most `limit`. On SIGTSTP the program stops, and goes on when
-  /// it is continued.
+  /// Waits for keys, another size or a signal, at most `limit`. On SIGTSTP the program stops, and goes on
+  /// when it is continued.
   Input wait(std::chrono::milliseconds limit);
 
  private:

@@ -70,9 +70,8 @@ struct InWords {
     return fmt::format("all {} ranks of attempt {} are up", e.ranks, e.attempt);
   }
   std::string operator()(const events::Restored& e) const {
-    return e.step == 0
-               ? fmt::format("attempt {} begins at step 0", e.attempt)
-               : fmt::format("attempt {} has restored step {} ({})", e.attempt, e.step, e.level);
+    return e.step == 0 ? fmt::format("attempt {} begins at step 0", e.attempt)
+                       : fmt::format("attempt {} has restored step {} ({})", e.attempt, e.step, e.level);
   }
   std::string operator()(const events::FirstStep& e) const {
     return fmt::format("attempt {} trains: step {} is done", e.attempt, e.step);

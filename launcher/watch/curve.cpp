@@ -94,7 +94,8 @@ std::vector<std::string> curve(const std::vector<Point>& points, const FailedAt&
     return static_cast<int>((p.step - first) * (canvas.dots_across() - 1) / (last - first));
   };
   const auto y = [&](const Point& p) {
-    const double above = high->value > low->value ? (high->value - p.value) / (high->value - low->value) : 0.5;
+    const double above =
+        high->value > low->value ? (high->value - p.value) / (high->value - low->value) : 0.5;
     return static_cast<int>(std::lround(above * (canvas.dots_down() - 1)));
   };
   for (std::size_t i = 1; i < points.size(); ++i)

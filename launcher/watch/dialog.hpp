@@ -16,7 +16,7 @@ struct Confirmed {
 
 /// Of the run, when a key is pressed.
 struct Situation {
-  bool over = false;    ///< no agent is there to take an order
+  bool over = false;  ///< no agent is there to take an order
   bool paused = false;
 };
 

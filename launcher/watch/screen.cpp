@@ -44,7 +44,9 @@ Style style_of(const StatusFacts& f) {
   return trains && !s.paused && !s.drain && s.evicting.empty() ? Style::good : Style::warning;
 }
 
-std::string joined(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, "   ")); }
+std::string joined(const std::vector<std::string>& parts) {
+  return fmt::format("{}", fmt::join(parts, "   "));
+}
 
 Line title(const View& v, int width, Charset charset) {
   const std::string clock = moment(v.now) + " UTC";
@@ -65,7 +67,8 @@ std::string progress(const View& v) {
                       : std::to_string(step));
   const auto loss = f.last_step->find("loss");
   if (loss != f.last_step->end())
-    parts.push_back(loss->is_number() ? fmt::format("loss {:.4f}", loss->get<double>()) : "loss not a number");
+    parts.push_back(loss->is_number() ? fmt::format("loss {:.4f}", loss->get<double>())
+                                      : "loss not a number");
   if (const auto& held_out = v.metrics.held_out.last())
     parts.push_back(fmt::format("held-out {:.4f} (step {})", held_out->value, held_out->step));
   if (f.state.outcome)
@@ -86,7 +89,7 @@ std::string speed(const View& v) {
     parts.push_back(fmt::format("{:.0f} tokens/s (mean {:.0f})", rate.last()->value, rate.mean()));
   if (step.last())
     parts.push_back(fmt::format("{:.3g} s a step (mean {:.3g})", step.last()->value, step.mean()));
-  if (v.status.state.time.total() > 0)
+  if (v.status.state.time.total() > 0 && !v.status.state.attempts.empty())
     parts.push_back(fmt::format("goodput {:.1f} %", 100 * v.status.state.time.goodput()));
   return labelled("speed", parts.empty() ? "not known yet" : joined(parts));
 }
@@ -100,13 +103,12 @@ std::string checkpoint(const View& v) {
     return event && event->step == s.durable_step;
   });
   if (s.durable_step >= 0)
-    parts.push_back(fmt::format("step {} is durable{}", s.durable_step,
-                                durable == v.events.rend()
-                                    ? ""
-                                    : fmt::format(", since {}", duration_text(std::max(
-                                                                    0.0, v.now - durable->envelope.unix)))));
-  if (s.dropped > 0)
-    parts.push_back(fmt::format("{} dropped since then: {}", s.dropped, s.dropped_why));
+    parts.push_back(fmt::format(
+        "step {} is durable{}", s.durable_step,
+        durable == v.events.rend()
+            ? ""
+            : fmt::format(", since {}", duration_text(std::max(0.0, v.now - durable->envelope.unix)))));
+  if (s.dropped > 0) parts.push_back(fmt::format("{} dropped since then: {}", s.dropped, s.dropped_why));
   if (s.final_state) parts.push_back("digest " + s.final_state->state_digest);
   return labelled("checkpoint", joined(parts));
 }
@@ -125,19 +127,18 @@ std::vector<Line> nodes(const View& v) {
   if (!s.attempts.empty()) {
     const auto& placed = s.attempts.back().placement;
     const auto slots = v.status.roster ? as_size(v.status.roster->slots()) : placed.size();
-    out.push_back({labelled(s.attempt_live() && !s.outcome ? "trains" : "trained",
-                            slurm::compress(placed) +
-                                (placed.size() < slots
-                                     ? fmt::format(" ({} of {}: the run has shrunk)", placed.size(), slots)
-                                     : fmt::format(" ({})", placed.size())))});
+    out.push_back({labelled(
+        s.attempt_live() && !s.outcome ? "trains" : "trained",
+        slurm::compress(placed) + (placed.size() < slots
+                                       ? fmt::format(" ({} of {}: the run has shrunk)", placed.size(), slots)
+                                       : fmt::format(" ({})", placed.size())))});
   }
   if (v.status.roster) {
     const auto free = spares(v.status);
     out.push_back({labelled("spare", free.empty() ? "none" : slurm::compress(free))});
   }
   for (const auto& node : s.lost)
-    if (!s.evicted.contains(node))
-      out.push_back({labelled("lost", node + why_lost(v, node)), Style::bad});
+    if (!s.evicted.contains(node)) out.push_back({labelled("lost", node + why_lost(v, node)), Style::bad});
   for (const auto& [node, why] : s.evicting)
     out.push_back({labelled("leaves", fmt::format("{}: {}", node, why)), Style::warning});
   if (!s.evicted.empty())
@@ -163,7 +164,8 @@ std::vector<Line> attempts(const View& v) {
 /// The newest first; at most `most`.
 std::vector<Line> events_in_words(const View& v, int most) {
   std::vector<Line> out;
-  for (auto entry = v.events.rbegin(); entry != v.events.rend() && static_cast<int>(out.size()) < most; ++entry)
+  for (auto entry = v.events.rbegin(); entry != v.events.rend() && static_cast<int>(out.size()) < most;
+       ++entry)
     if (const std::string words = report::in_words(entry->event); !words.empty())
       out.push_back({moment(entry->envelope.unix) + "  " + words});
   return out;
@@ -188,10 +190,11 @@ std::vector<Line> plots(const View& v, int width, int height, Charset charset) {
   const int each = two ? (width - gap_between_plots) / 2 : width;
   const std::string gap(gap_between_plots, ' ');
   std::vector<Line> out = {
-      {two ? padded("loss (nats per token)", each) + gap + "tokens/s" : "loss (nats per token)", Style::heading}};
+      {two ? padded("loss (nats per token)", each) + gap + "tokens/s" : "loss (nats per token)",
+       Style::heading}};
   const auto left = curve(v.metrics.loss.points(), failed, each, height, charset);
-  const auto right =
-      two ? curve(v.metrics.tokens_per_s.points(), failed, each, height, charset) : std::vector<std::string>{};
+  const auto right = two ? curve(v.metrics.tokens_per_s.points(), failed, each, height, charset)
+                         : std::vector<std::string>{};
   for (std::size_t i = 0; i < left.size(); ++i)
     out.push_back({two ? padded(left[i], each) + gap + right[i] : left[i], Style::curve});
   return out;
@@ -212,7 +215,9 @@ Shares shares_of(int body, int nodes, int attempts, int events) {
 
 std::vector<Line> screen(const View& v, int width, int height, Charset charset) {
   std::vector<Line> out;
-  const auto add = [&](std::vector<Line> lines) { std::move(lines.begin(), lines.end(), std::back_inserter(out)); };
+  const auto add = [&](std::vector<Line> lines) {
+    std::move(lines.begin(), lines.end(), std::back_inserter(out));
+  };
   if (width < least_width || height < least_height) {
     add({{fmt::format("{} x {} at least", least_width, least_height)}});
   } else {
@@ -221,13 +226,14 @@ std::vector<Line> screen(const View& v, int width, int height, Charset charset) 
     const int head = static_cast<int>(out.size());
     const auto event_lines = events_in_words(v, height);
     const Shares share =
-        shares_of(height - head - 1, static_cast<int>(node_lines.size()), static_cast<int>(attempt_lines.size()),
-                  static_cast<int>(event_lines.size()));
+        shares_of(height - head - 1, static_cast<int>(node_lines.size()),
+                  static_cast<int>(attempt_lines.size()), static_cast<int>(event_lines.size()));
     add(plots(v, width, share.curve, charset));
     add(first_of(node_lines, share.nodes));
     add(first_of(attempt_lines, share.attempts));
     add({{"events, the newest first", Style::heading}});
-    add({event_lines.begin(), event_lines.begin() + std::min<std::ptrdiff_t>(std::ssize(event_lines), share.events)});
+    add({event_lines.begin(),
+         event_lines.begin() + std::min<std::ptrdiff_t>(std::ssize(event_lines), share.events)});
   }
   out.resize(as_size(std::max(height, 1)));
   if (height > 1)

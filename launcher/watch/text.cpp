@@ -59,10 +59,10 @@ std::string typed(std::string_view bytes) {
       continue;
     }
     ++i;  // Alt and a character, or what begins a longer sequence
-    if (bytes[i] == 'O') ++i;
+    if (bytes[i] == 'O')
+      ++i;
     else if (bytes[i] == '[')
-      do
-        ++i;
+      do ++i;
       while (i < bytes.size() && (bytes[i] < 0x40 || bytes[i] > 0x7E));
   }
   return out;

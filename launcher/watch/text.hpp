@@ -7,8 +7,8 @@ namespace holdfast::launcher::watch {
 
 enum class Charset { ascii, utf8 };
 
-/// `text` in characters that every terminal shows in one column: Latin, Greek, Cyrillic, common punctuation, and
-/// with Charset::ascii only ASCII. All others become '?', control characters a blank.
+/// `text` in characters that every terminal shows in one column: Latin, Greek, Cyrillic, common punctuation,
+/// and with Charset::ascii only ASCII. All others become '?', control characters a blank.
 std::string printable(std::string_view text, Charset charset);
 
 /// Columns of a printable text.

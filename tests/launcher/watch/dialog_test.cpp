@@ -31,7 +31,9 @@ TEST(WatchDialog, OrdersAfterAYes) {
   EXPECT_EQ(after("py"), (Confirmed{WatchVerb::pause, ""}));
   EXPECT_EQ(after("py", {.paused = true}), (Confirmed{WatchVerb::resume, ""}));
   EXPECT_EQ(after("xY"), (Confirmed{WatchVerb::stop, ""}));
-  EXPECT_EQ(after("edgx00x\x7f" "3\ry"), (Confirmed{WatchVerb::evict, "dgx003"}));
+  EXPECT_EQ(after("edgx00x\x7f"
+                  "3\ry"),
+            (Confirmed{WatchVerb::evict, "dgx003"}));
 }
 TEST(WatchDialog, AnyOtherAnswerIsNo) {
   for (const std::string key : {"s", "p", "x", "edgx003\r"})
@@ -68,7 +70,9 @@ TEST(WatchDialog, ItsQuestionNamesTheNode) {
 TEST(WatchText, EscapeSequencesAreNotTyped) {
   EXPECT_EQ(typed("s\x1b[Ay"), "sy");
   EXPECT_EQ(typed("\x1b[1;5Cx"), "x");
-  EXPECT_EQ(typed("\x1bOs" "q"), "q");
+  EXPECT_EQ(typed("\x1bOs"
+                  "q"),
+            "q");
   EXPECT_EQ(typed("\x1bx"), "") << "Alt and a letter";
   EXPECT_EQ(typed("\x1b"), "\x1b");
   EXPECT_EQ(typed("\x1b["), "");

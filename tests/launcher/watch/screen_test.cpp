@@ -120,7 +120,9 @@ TEST(Watch, TheEndIsShown) {
 }
 
 TEST(Watch, NothingThatATerminalObeysIsShown) {
-  View view = a_view("\x1b]0;title\x07\x1b[2J \xC2\x9B" "31m \xE2\x80\xAE \xE6\xBC\xA2 \xFF caf\xC3\xA9\nx");
+  View view = a_view(
+      "\x1b]0;title\x07\x1b[2J \xC2\x9B"
+      "31m \xE2\x80\xAE \xE6\xBC\xA2 \xFF caf\xC3\xA9\nx");
   view.status.name = "\x1b[31mrun\x1b[0m";
   view.gap = "\x1b[1m";
   for (const auto charset : {Charset::ascii, Charset::utf8}) {
