@@ -17,6 +17,7 @@ namespace holdfast::launcher {
 namespace {
 
 constexpr Millis between_looks{1000};
+constexpr std::chrono::seconds answer_shown{10};
 constexpr int signal_codes = 128;  // of exit codes, with the signal's number
 
 std::string give_confirmed(const RunDir& run, const watch::Confirmed& order) {
@@ -32,7 +33,8 @@ std::string give_confirmed(const RunDir& run, const watch::Confirmed& order) {
 int watch_run(const RunDir& run, RunWatcher& watcher) {
   const auto charset = utf8_locale() ? watch::Charset::utf8 : watch::Charset::ascii;
   watch::Dialog dialog;
-  std::string said;  // to the last order, until the next key
+  std::string said;  // to the last order, until the next key, or for a while
+  auto said_until = Clock::now();
   Terminal terminal;
   const auto draw = [&] {
     const auto [width, height] = terminal.size();
@@ -44,6 +46,7 @@ int watch_run(const RunDir& run, RunWatcher& watcher) {
       watcher.look();
       next_look = Clock::now() + between_looks;
     }
+    if (Clock::now() >= said_until) said.clear();
     const RunState& state = watcher.view().status.state;
     const watch::Situation now{state.outcome.has_value(), state.paused};
     watcher.view().footer = said.empty() ? dialog.line(now) : said;
@@ -59,6 +62,7 @@ int watch_run(const RunDir& run, RunWatcher& watcher) {
       watcher.view().footer = fmt::format("The run is asked ({} s at most) ...", order_limit_s);
       draw();
       said = give_confirmed(run, *order);
+      said_until = Clock::now() + answer_shown;
       next_look = Clock::now();
     }
   }

@@ -89,8 +89,6 @@ std::string speed(const View& v) {
     parts.push_back(fmt::format("{:.0f} tokens/s (mean {:.0f})", rate.last()->value, rate.mean()));
   if (step.last())
     parts.push_back(fmt::format("{:.3g} s a step (mean {:.3g})", step.last()->value, step.mean()));
-  if (v.status.state.time.total() > 0 && !v.status.state.attempts.empty())
-    parts.push_back(fmt::format("goodput {:.1f} %", 100 * v.status.state.time.goodput()));
   return labelled("speed", parts.empty() ? "not known yet" : joined(parts));
 }
 
@@ -108,6 +106,8 @@ std::string checkpoint(const View& v) {
         durable == v.events.rend()
             ? ""
             : fmt::format(", since {}", duration_text(std::max(0.0, v.now - durable->envelope.unix)))));
+  if (s.time.total() > 0 && !s.attempts.empty())
+    parts.push_back(fmt::format("goodput {:.1f} %", 100 * s.time.goodput()));
   if (s.dropped > 0) parts.push_back(fmt::format("{} dropped since then: {}", s.dropped, s.dropped_why));
   if (s.final_state) parts.push_back("digest " + s.final_state->state_digest);
   return labelled("checkpoint", joined(parts));
@@ -121,6 +121,7 @@ std::string why_lost(const View& v, const std::string& node) {
   return "";
 }
 
+/// The most important first: the last ones may not be shown.
 std::vector<Line> nodes(const View& v) {
   const RunState& s = v.status.state;
   std::vector<Line> out;
@@ -133,14 +134,14 @@ std::vector<Line> nodes(const View& v) {
                                        ? fmt::format(" ({} of {}: the run has shrunk)", placed.size(), slots)
                                        : fmt::format(" ({})", placed.size())))});
   }
-  if (v.status.roster) {
-    const auto free = spares(v.status);
-    out.push_back({labelled("spare", free.empty() ? "none" : slurm::compress(free))});
-  }
   for (const auto& node : s.lost)
     if (!s.evicted.contains(node)) out.push_back({labelled("lost", node + why_lost(v, node)), Style::bad});
   for (const auto& [node, why] : s.evicting)
     out.push_back({labelled("leaves", fmt::format("{}: {}", node, why)), Style::warning});
+  if (v.status.roster) {
+    const auto free = spares(v.status);
+    out.push_back({labelled("spare", free.empty() ? "none" : slurm::compress(free))});
+  }
   if (!s.evicted.empty())
     out.push_back({labelled("evicted", slurm::compress({s.evicted.begin(), s.evicted.end()}))});
   for (const auto& [node, why] : s.slow) out.push_back({labelled("slow", why), Style::warning});
@@ -203,7 +204,7 @@ std::vector<Line> plots(const View& v, int width, int height, Charset charset) {
 /// `body`: lines between the head and the last line, of which two are headings.
 Shares shares_of(int body, int nodes, int attempts, int events) {
   Shares out;
-  out.nodes = std::min(nodes, std::max(2, body / 6));
+  out.nodes = std::min(nodes, std::max(2, body / 4));
   out.attempts = std::min(attempts, std::max(2, body / 8));
   const int left = body - 2 - out.nodes - out.attempts;
   out.events = std::min(std::max(events, 1), left / 3);

@@ -150,6 +150,12 @@ TEST(Watch, AThousandNodesAreAFewLines) {
               Contains(Field(&Line::text, "trains      gpu[1000-1999] (1000)")));
 }
 
+TEST(Watch, ALostNodeIsShownHoweverManyAreSlow) {
+  View view = a_view();
+  for (int i = 0; i < 9; ++i) view.status.state.slow["n" + std::to_string(i)] = "why";
+  EXPECT_THAT(as_text(screen(view, 80, 24, Charset::ascii)), HasSubstr("dgx005: no heartbeat"));
+}
+
 TEST(Watch, WhatDoesNotFitIsCounted) {
   View view = a_view();
   for (int i = 0; i < 9; ++i) view.status.state.slow["n" + std::to_string(i)] = "why";
