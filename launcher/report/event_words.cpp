@@ -76,9 +76,6 @@ struct InWords {
   std::string operator()(const events::FirstStep& e) const {
     return fmt::format("attempt {} trains: step {} is done", e.attempt, e.step);
   }
-  std::string operator()(const events::RankExited& e) const {
-    return fmt::format("rank {} on {} ended with status {}", e.rank, e.node, e.status);
-  }
   std::string operator()(const events::AttemptEnded& e) const {
     std::string out = fmt::format("attempt {} ended at step {}: {}", e.attempt, e.step, e.cause);
     if (!e.node.empty()) out += " on " + e.node;

@@ -241,9 +241,8 @@ bool told_elsewhere(const Event& event) {
         return std::is_same_v<E, events::LeaderElected> || std::is_same_v<E, events::AttemptPlanned> ||
                std::is_same_v<E, events::AttemptAdopted> || std::is_same_v<E, events::PlacementVerified> ||
                std::is_same_v<E, events::Restored> || std::is_same_v<E, events::FirstStep> ||
-               std::is_same_v<E, events::RankExited> || std::is_same_v<E, events::AttemptEnded> ||
-               std::is_same_v<E, events::EvictionOrdered> || std::is_same_v<E, events::CheckpointDurable> ||
-               std::is_same_v<E, events::RunFinished>;
+               std::is_same_v<E, events::AttemptEnded> || std::is_same_v<E, events::EvictionOrdered> ||
+               std::is_same_v<E, events::CheckpointDurable> || std::is_same_v<E, events::RunFinished>;
       },
       event);
 }
