@@ -1,17 +1,14 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <array>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "launcher/agent/daemon/caller.hpp"
 #include "launcher/cli/find_run.hpp"
+#include "launcher/cli/order_from_here.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "slurm/cluster_cli.hpp"
-#include "src/base/clock.hpp"
-#include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
@@ -20,7 +17,6 @@ namespace {
 
 using control::Order;
 using nlohmann::json;
-constexpr std::chrono::seconds answer_limit{15};
 
 struct OrderVerb {
   const char* name;
@@ -41,12 +37,6 @@ struct CtlOptions {
   std::string run, node;
   bool json = false;
 };
-
-std::string caller_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return fmt::format("{}@{}", env::get("USER").value_or(std::to_string(::getuid())), host.data());
-}
 
 std::string text_of_spares(const json& nodes) {
   std::string text = fmt::format("{:<16} {:<8} {:<13} {:<9} {:>8} {:>9}\n", "node", "role", "scalable unit",
@@ -81,10 +71,7 @@ int give(const OrderVerb& verb, const CtlOptions& options) {
   slurm::ClusterCli cluster;
   const RunDir run = find_run(options.run, cluster);
   require_agents(run);
-  // The same order given twice is one order: it may be sent to a second agent, and must be carried out once.
-  const Order order{fmt::format("{}-{:.6f}", ::getpid(), unix_seconds()), verb.verb, options.node,
-                    caller_name()};
-  const control::OrderTaken answer = give_order(run, order, answer_limit);
+  const control::OrderTaken answer = order_from_here(run, verb.verb, options.node);
   const json nodes = verb.verb == Order::Verb::spares ? json::parse(answer.says, nullptr, false) : json();
   if (options.json) {
     json out = {{"schema_version", 1}, {"order", verb.name}, {"taken", answer.taken}};

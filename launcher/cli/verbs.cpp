@@ -30,6 +30,7 @@ const std::vector<Verb>& verbs() {
       {"status",
        add_status,
        {"holdfast status 4711", "holdfast status /shared/runs/my_run --json | jq .step"}},
+      {"watch", add_watch, {"holdfast watch 4711", "ssh -t login holdfast watch /shared/runs/my_run"}},
       {"report",
        add_report,
        {"holdfast report 4711 -o report.html", "holdfast report /shared/runs/my_run --markdown"}},

@@ -30,6 +30,8 @@ void add_agent(CLI::App& app, int& exit_code);
 void add_ls(CLI::App& app, int& exit_code);
 /// `holdfast status RUN_DIR [--json]`
 void add_status(CLI::App& app, int& exit_code);
+/// `holdfast watch RUN`: a live view in the terminal, with keys for orders.
+void add_watch(CLI::App& app, int& exit_code);
 /// `holdfast report RUN_DIR [-o FILE] [--markdown]`
 void add_report(CLI::App& app, int& exit_code);
 /// `holdfast events RUN_DIR`: the event log, one JSON object a line.

@@ -46,8 +46,11 @@ void read_metrics(const std::filesystem::path& file, Metrics& metrics, std::vect
 
 }  // namespace
 
-void take_line(Metrics& m, const std::string& line) {
-  const json object = json::parse(line, nullptr, false);
+void take_line(Metrics& metrics, const std::string& line) {
+  take(metrics, json::parse(line, nullptr, false));
+}
+
+void take(Metrics& m, const json& object) {
   const auto step = object.is_object() ? number_in(object, "step") : std::nullopt;
   if (!step || *step < 1 || *step > 1e15) {
     ++m.damaged;

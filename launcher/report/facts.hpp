@@ -23,6 +23,8 @@ struct Metrics {
 };
 /// Takes one line without its end. `metrics` counts a line that cannot be read as damaged.
 void take_line(Metrics& metrics, const std::string& line);
+/// The same once it is parsed.
+void take(Metrics& metrics, const nlohmann::json& line);
 
 struct Facts {
   std::string dir, name;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "launcher/report/event_words.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/units.hpp"
 
@@ -233,66 +234,24 @@ void add_failures(const Facts& f, std::vector<Section>& sections) {
   }
 }
 
-/// What an event says in words; empty: it is told elsewhere, or of no interest to a reader of reports.
-struct InWords {
-  std::string operator()(const events::NodeLost& e) const {
-    return fmt::format("{} was lost: {}", e.node, e.evidence);
-  }
-  std::string operator()(const events::NodeReturned& e) const {
-    return fmt::format("{} answers again: {}", e.node, e.evidence);
-  }
-  std::string operator()(const events::NodeSuspected& e) const {
-    return fmt::format("{} is a suspect: {}", e.node, e.evidence);
-  }
-  std::string operator()(const events::NodeEvicted& e) const {
-    return fmt::format("{} was evicted: {}", e.node, e.evidence);
-  }
-  std::string operator()(const events::SparePromoted& e) const {
-    return fmt::format("slot {}: {} takes the place of {}", e.slot, e.to, e.from.value_or("no node"));
-  }
-  std::string operator()(const events::RunShrunk& e) const {
-    return fmt::format("the run shrank to {} of {} nodes: {}", e.nodes, e.planned, e.evidence);
-  }
-  std::string operator()(const events::RunGrown& e) const {
-    return fmt::format("the run grew to {} of {} nodes: {}", e.nodes, e.planned, e.evidence);
-  }
-  std::string operator()(const events::Straggler& e) const {
-    return fmt::format("rank {} on {} takes {:.2f} times as long as the others: {}", e.rank, e.node, e.ratio,
-                       e.evidence);
-  }
-  std::string operator()(const events::SilentCorruption& e) const {
-    return fmt::format("silent corruption at step {} ({}): {}", e.step, e.check, e.evidence);
-  }
-  std::string operator()(const events::SharedReturned& e) const {
-    return fmt::format("the run directory did not take what was written for {:.1f} s: {}", e.gone_s,
-                       e.evidence);
-  }
-  std::string operator()(const events::CheckpointDropped& e) const {
-    return fmt::format("the checkpoint of step {} was dropped: {}", e.step, e.note);
-  }
-  std::string operator()(const events::Paused& e) const {
-    return fmt::format("paused at step {}: {}", e.step, e.reason);
-  }
-  std::string operator()(const events::Resumed& e) const {
-    return fmt::format("resumed at step {}: {}", e.step, e.reason);
-  }
-  std::string operator()(const events::Drain& e) const {
-    return fmt::format("told to save{}: {}", e.stop ? " and to end" : "", e.reason);
-  }
-  std::string operator()(const events::SettingsChanged& e) const {
-    std::string out = "other settings than the job before:";
-    for (const auto& [key, change] : e.settings)
-      out += fmt::format(" {} {} -> {};", key, change.before, change.now);
-    return out;
-  }
-  std::string operator()(const auto&) const { return ""; }
-};
+/// Kinds that other sections tell of.
+bool told_elsewhere(const Event& event) {
+  return std::visit(
+      []<class E>(const E&) {
+        return std::is_same_v<E, events::LeaderElected> || std::is_same_v<E, events::AttemptPlanned> ||
+               std::is_same_v<E, events::AttemptAdopted> || std::is_same_v<E, events::PlacementVerified> ||
+               std::is_same_v<E, events::Restored> || std::is_same_v<E, events::FirstStep> ||
+               std::is_same_v<E, events::AttemptEnded> || std::is_same_v<E, events::EvictionOrdered> ||
+               std::is_same_v<E, events::CheckpointDurable> || std::is_same_v<E, events::RunFinished>;
+      },
+      event);
+}
 
 Section events_section(const Facts& f) {
   Section s{"Other events"};
   s.table.header = {"when", "what"};
   for (const auto& entry : f.events)
-    if (const std::string words = std::visit(InWords{}, entry.event); !words.empty())
+    if (const std::string words = in_words(entry.event); !words.empty() && !told_elsewhere(entry.event))
       s.table.rows.push_back({moment(entry.envelope.unix), words});
   return s;
 }

@@ -12,7 +12,8 @@ namespace {
 
 constexpr double width = 560, height = 260, left = 62, right = 12, top = 30, bottom = 36;
 
-/// A tick's value as people read it: 20000 as 20k.
+}  // namespace
+
 std::string short_number(double value) {
   const double size = std::abs(value);
   if (size >= 1e9) return fmt::format("{:.4g}G", value / 1e9);
@@ -20,8 +21,6 @@ std::string short_number(double value) {
   if (size >= 1e4) return fmt::format("{:.4g}k", value / 1e3);
   return fmt::format("{:.4g}", size < 1e-12 ? 0.0 : value);
 }
-
-}  // namespace
 
 std::vector<double> ticks(double low, double high) {
   if (!(high > low)) {

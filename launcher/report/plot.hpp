@@ -21,6 +21,8 @@ struct Plot {
   std::vector<Mark> marks;
 };
 
+/// A value with four digits, as people read it: 20000 as 20k.
+std::string short_number(double value);
 /// Round values that cover [low, high], between 3 and 7 of them.
 std::vector<double> ticks(double low, double high);
 /// Text for HTML and XML: & < > " ' are replaced, and so is what no document may contain.

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "launcher/supervise/valid_events.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 
@@ -49,11 +51,12 @@ bool is_renounced(const RunDir& run, int term) {
   return text.is_object() && text.value("renounced", false);
 }
 
-std::vector<LogEntry> entries_in(const files::fs::path& file) {
-  std::vector<LogEntry> entries;
-  const std::string text = files::read_text(file);
-  int line = 0;
-  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+/// Appends the events of the whole lines of `text`, and returns how many bytes these are. `line`: lines of
+/// the file that are taken.
+std::size_t take_entries(const std::string& text, const files::fs::path& file, int& line,
+                         std::vector<LogEntry>& entries) {
+  std::size_t begin = 0;
+  for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     ++line;
     const json object = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
                                     text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
@@ -65,7 +68,24 @@ std::vector<LogEntry> entries_in(const files::fs::path& file) {
                   "Mend that line? Until then no leader decides anything, and ranks that live train on");
     }
   }
+  return begin;
+}
+
+std::vector<LogEntry> entries_in(const files::fs::path& file) {
+  std::vector<LogEntry> entries;
+  int line = 0;
+  take_entries(files::read_text(file), file, line, entries);
   return entries;
+}
+
+/// Bytes `begin` to `end`.
+std::string text_between(const files::fs::path& file, std::uint64_t begin, std::uint64_t end) {
+  const auto fd = files::open(file, O_RDONLY | O_CLOEXEC);
+  std::string text(end - begin, '\0');
+  const ssize_t got = ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(begin));
+  if (got < 0) throw system_error("cannot read " + file.string(), errno);
+  text.resize(as_size(got));
+  return text;
 }
 }  // namespace
 
@@ -147,6 +167,33 @@ std::vector<LogEntry> read_events(const RunDir& run, int own_term) {
     throw Error(Exit::transient, "the event log cannot be read",
                 "this leader's own file is not in its folder");
   for (const auto& name : names) terms.push_back(entries_in(run.events() / name));
+  return valid_events(std::move(terms));
+}
+
+bool EventFollower::look() {
+  bool news = false;
+  for (const auto& name : files::list_or_fail(run_.events())) {
+    File& file = files_[name];
+    const auto path = run_.events() / name;
+    std::error_code error;
+    const std::uint64_t size = files::fs::file_size(path, error);
+    if (error) throw system_error("cannot read " + path.string(), error.value());
+    if (size < file.bytes) file = {};  // a leader has cut off what it could not write whole
+    if (size == file.bytes) continue;
+    int lines = file.lines;
+    std::vector<LogEntry> come;
+    const auto taken = take_entries(text_between(path, file.bytes, size), path, lines, come);
+    file.bytes += taken;
+    file.lines = lines;
+    std::move(come.begin(), come.end(), std::back_inserter(file.entries));
+    news = news || taken > 0;
+  }
+  return news;
+}
+
+std::vector<LogEntry> EventFollower::events() const {
+  std::vector<std::vector<LogEntry>> terms;
+  for (const auto& [name, file] : files_) terms.push_back(file.entries);
   return valid_events(std::move(terms));
 }
 

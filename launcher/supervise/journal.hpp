@@ -1,6 +1,8 @@
 #pragma once
 // The event log: events/NNNN.jsonl, one file per term, one writer, one line per decision, synced before the
 // decision is acted upon. And term/NNNN, the files by which a leader takes a term.
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -50,5 +52,24 @@ class Journal {
 /// an empty log would make all earlier events void. Also when an event is malformed; it names the line.
 std::vector<LogEntry> read_events(const RunDir& run, int own_term = 0);
 RunState replay(const RunDir& run);
+
+/// The same events for a program that looks again and again: it reads only what was added. For views, not for
+/// leaders: lines that a leader has cut off may be seen until its file is as long as before.
+class EventFollower {
+ public:
+  explicit EventFollower(RunDir run) : run_(std::move(run)) {}
+  /// Reads what has come; false: nothing. Throws Error as read_events() does.
+  bool look();
+  std::vector<LogEntry> events() const;
+
+ private:
+  struct File {
+    std::uint64_t bytes = 0;  ///< taken, in whole lines
+    int lines = 0;
+    std::vector<LogEntry> entries;
+  };
+  RunDir run_;
+  std::map<std::string, File> files_;
+};
 
 }  // namespace holdfast::launcher

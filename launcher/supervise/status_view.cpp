@@ -18,18 +18,6 @@ using nlohmann::json;
 /// Not our trainer, and Holdfast has seen none of its checkpoints.
 bool saves_unseen(const StatusFacts& f) { return !f.own_trainer && f.state.durable_step < 0; }
 
-std::vector<std::string> spares(const StatusFacts& f) {
-  std::vector<std::string> out;
-  if (!f.roster) return out;
-  const std::vector<std::string> placed =
-      f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
-  for (const auto& node : f.roster->nodes)
-    if (std::find(placed.begin(), placed.end(), node.name) == placed.end() &&
-        !f.state.lost.contains(node.name))
-      out.push_back(node.name);
-  return out;
-}
-
 /// What another program than ours is known to do.
 std::string program(const StatusFacts& f) {
   if (f.own_trainer) return "";
@@ -58,25 +46,6 @@ std::string in_ledger(const StatusFacts& f) {
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
-std::string in_words(const AttemptRecord& a) {
-  if (!a.ended_at)
-    return fmt::format(
-        "  {:>3}  running{}\n", a.number,
-        a.restored ? fmt::format(", from step {} ({})", a.restored->step, a.restored->level) : "");
-  std::string text =
-      fmt::format("  {:>3}  {} {}", a.number, a.cause,
-                  a.reports ? fmt::format("at step {}", a.last_step)
-                            : fmt::format("after {}, at an unknown step", duration_text(a.ran_s)));
-  if (!a.node.empty()) text += " on " + a.node;
-  if (a.cause != "finished") {
-    text += fmt::format(", noticed after {}", duration_text(a.detected_s));
-    if (a.recovered_s)
-      text += fmt::format(", training again {} later, {} step{} done again", duration_text(*a.recovered_s),
-                          a.lost_steps, a.lost_steps == 1 ? "" : "s");
-  }
-  return text + "\n";
-}
-
 /// Nodes that checks have found to be so, and why. Only critical ones are not used.
 std::map<std::string, std::string> found(const RunState& state, control::NodeHealth::Fitness fitness) {
   std::map<std::string, std::string> out;
@@ -84,13 +53,6 @@ std::map<std::string, std::string> found(const RunState& state, control::NodeHea
     if (health.fitness == fitness) out[node] = fmt::format("{}: {}", name_of(fitness), health.why);
   return out;
 }
-std::map<std::string, std::string> unfit(const RunState& state) {
-  return found(state, control::NodeHealth::Fitness::critical);
-}
-std::map<std::string, std::string> warned(const RunState& state) {
-  return found(state, control::NodeHealth::Fitness::warning);
-}
-
 const char* in_words(TimeUse use) {
   switch (use) {
     case TimeUse::queue:
@@ -163,14 +125,6 @@ std::optional<double> unix_seconds_of(const std::string& utc) {
   return static_cast<double>(::timegm(&parts));
 }
 
-/// Unix seconds of the last step.
-std::optional<double> last_step_at(const StatusFacts& f) {
-  if (!f.last_step) return std::nullopt;
-  const auto time = f.last_step->find("time");
-  if (time == f.last_step->end() || !time->is_string()) return std::nullopt;
-  return unix_seconds_of(time->get<std::string>());
-}
-
 /// ", 12.0 s ago"; "" when it is not known.
 std::string age(const StatusFacts& f, std::optional<double> at) {
   return at && f.now > 0 ? fmt::format(", {} ago", duration_text(std::max(0.0, f.now - *at))) : "";
@@ -228,6 +182,51 @@ std::string from_record(const StatusFacts& f) {
 }
 
 }  // namespace
+
+std::vector<std::string> spares(const StatusFacts& f) {
+  std::vector<std::string> out;
+  if (!f.roster) return out;
+  const std::vector<std::string> placed =
+      f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
+  for (const auto& node : f.roster->nodes)
+    if (std::find(placed.begin(), placed.end(), node.name) == placed.end() &&
+        !f.state.lost.contains(node.name))
+      out.push_back(node.name);
+  return out;
+}
+
+std::string in_words(const AttemptRecord& a) {
+  if (!a.ended_at)
+    return fmt::format(
+        "{:>3}  running{}", a.number,
+        a.restored ? fmt::format(", from step {} ({})", a.restored->step, a.restored->level) : "");
+  std::string text =
+      fmt::format("{:>3}  {} {}", a.number, a.cause,
+                  a.reports ? fmt::format("at step {}", a.last_step)
+                            : fmt::format("after {}, at an unknown step", duration_text(a.ran_s)));
+  if (!a.node.empty()) text += " on " + a.node;
+  if (a.cause != "finished") {
+    text += fmt::format(", noticed after {}", duration_text(a.detected_s));
+    if (a.recovered_s)
+      text += fmt::format(", training again {} later, {} step{} done again", duration_text(*a.recovered_s),
+                          a.lost_steps, a.lost_steps == 1 ? "" : "s");
+  }
+  return text;
+}
+
+std::map<std::string, std::string> unfit(const RunState& state) {
+  return found(state, control::NodeHealth::Fitness::critical);
+}
+std::map<std::string, std::string> warned(const RunState& state) {
+  return found(state, control::NodeHealth::Fitness::warning);
+}
+
+std::optional<double> last_step_at(const StatusFacts& f) {
+  if (!f.last_step) return std::nullopt;
+  const auto time = f.last_step->find("time");
+  if (time == f.last_step->end() || !time->is_string()) return std::nullopt;
+  return unix_seconds_of(time->get<std::string>());
+}
 
 std::string headline(const StatusFacts& f) {
   if (!f.job || !f.job->unanswered.empty()) return from_record(f);
@@ -294,7 +293,7 @@ std::string status_text(const StatusFacts& f) {
     text += fmt::format("saves       {} dropped since then; the last one: {}\n", s.dropped, s.dropped_why);
   text += time_text(s.time);
   if (!s.attempts.empty()) text += "attempts\n";
-  for (const auto& a : s.attempts) text += in_words(a);
+  for (const auto& a : s.attempts) text += fmt::format("  {}\n", in_words(a));
   if (s.final_state) text += fmt::format("digest      {}\n", s.final_state->state_digest);
   return text;
 }

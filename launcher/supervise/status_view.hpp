@@ -1,9 +1,11 @@
 #pragma once
 // The output of `holdfast status`: the state replayed from the event log and the last line of the metrics, as
 // text and as JSON. Pure.
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/supervise/roster.hpp"
 #include "launcher/supervise/run_state.hpp"
@@ -38,8 +40,19 @@ struct StatusFacts {
 /// event.
 void count_steps(StatusFacts& facts);
 
+/// When the last step was done, in whole Unix seconds; nothing: it does not say.
+std::optional<double> last_step_at(const StatusFacts& facts);
+
 /// What goes on, in a few words: "training", "in the queue (Priority)". The job decides where it is known.
 std::string headline(const StatusFacts& facts);
+/// Nodes of the allocation that could take a slot.
+std::vector<std::string> spares(const StatusFacts& facts);
+/// Nodes that checks have found critical, and why: they are not used.
+std::map<std::string, std::string> unfit(const RunState& state);
+/// Nodes of which checks only warn, and of what.
+std::map<std::string, std::string> warned(const RunState& state);
+/// "  2  node lost at step 41 on dgx005, noticed after 2.0 s"
+std::string in_words(const AttemptRecord& attempt);
 std::string status_text(const StatusFacts& facts);
 nlohmann::json status_json(const StatusFacts& facts);
 

@@ -70,6 +70,8 @@ TEST_F(ListOfRuns, AnOrderNeedsAgents) {
               HasSubstr("the run has no agents yet (its job has not begun). 'holdfast status' says"));
 }
 TEST_F(ListOfRuns, AProgramWithoutAJobFileNamesItsRun) {
+  fs::create_directories(scratch.path() / "bin");
+  fs::create_symlink("/bin/true", scratch.path() / "bin" / "train");
   for (const auto& [command, name] :
        std::vector<std::pair<std::string, std::string>>{{"python3 -u src/train.py", "train"},
                                                         {"python3 -m pkg.fit --lr 1", "pkg.fit"},

@@ -127,6 +127,37 @@ TEST_F(JournalTest, LossThatIsNoNumberSurvives) {
   EXPECT_EQ(result_of(state)["final_step"], 5);
 }
 
+TEST_F(JournalTest, AFollowerReadsWhatIsNew) {
+  const auto line = [](const char* node) { return line_of(Event(events::NodeLost{node, {}, 0, ""})); };
+  const auto entry = [&](int term, int seq, const char* node) {
+    json object = json::parse(line(node));
+    object.update({{"schema_version", 1}, {"term", term}, {"seq", seq}, {"unix", 1.0}, {"time", ""}});
+    return object.dump() + "\n";
+  };
+  const auto lost = [](const EventFollower& follower) {
+    std::string out;
+    for (const auto& seen : follower.events()) out += std::get<events::NodeLost>(seen.event).node + " ";
+    return out;
+  };
+  const auto first = run.events() / "0001.jsonl";
+  EventFollower follower(run);
+  EXPECT_FALSE(follower.look()) << "nothing is there";
+  put(first, entry(1, 1, "n1") + entry(1, 2, "n2").substr(0, 20));
+  EXPECT_TRUE(follower.look());
+  EXPECT_EQ(lost(follower), "n1 ") << "the second line is not complete";
+  EXPECT_FALSE(follower.look());
+  put(first, entry(1, 1, "n1") + entry(1, 2, "n2"));
+  put(run.events() / "0002.jsonl", entry(2, 1, "n3"));
+  EXPECT_TRUE(follower.look());
+  EXPECT_EQ(lost(follower), "n1 n2 n3 ");
+  put(first, entry(1, 1, "n1"));
+  EXPECT_TRUE(follower.look()) << "a leader has cut off a line";
+  EXPECT_EQ(lost(follower), "n1 n3 ");
+  put(first, entry(1, 1, "n1") + "{\"event\":\"node_lost\"}\n");
+  for (int again = 0; again < 2; ++again) EXPECT_THROW(follower.look(), Error);
+  EXPECT_EQ(lost(follower), "n1 n3 ") << "what was read before stays";
+}
+
 TEST_F(JournalTest, NothingYet) {
   files::fs::remove_all(run.events());
   files::fs::remove_all(run.terms());

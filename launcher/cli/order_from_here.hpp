@@ -1,0 +1,16 @@
+#pragma once
+// An order to a run, as the user of this machine gives it.
+#include <string>
+
+#include "src/base/run_dir.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+/// Seconds in which an agent must have answered.
+constexpr int order_limit_s = 15;
+
+/// `node`: for evict. The leader's answer; throws Error as give_order() does.
+control::OrderTaken order_from_here(const RunDir& run, control::Order::Verb verb, const std::string& node);
+
+}  // namespace holdfast::launcher

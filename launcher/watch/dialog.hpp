@@ -1,0 +1,43 @@
+#pragma once
+// What keys mean: each order is asked about first. Pure.
+#include <optional>
+#include <string>
+
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher::watch {
+
+/// An order that was answered with yes.
+struct Confirmed {
+  control::Order::Verb verb = control::Order::Verb::save;
+  std::string node;  ///< for evict
+  bool operator==(const Confirmed&) const = default;
+};
+
+/// Of the run, when a key is pressed.
+struct Situation {
+  bool over = false;  ///< no agent is there to take an order
+  bool paused = false;
+};
+
+class Dialog {
+ public:
+  /// Takes a character; an order when it was the yes to one.
+  std::optional<Confirmed> take(char key, const Situation& now);
+  bool quit() const { return quit_; }
+  /// The question that waits for an answer, or what the keys do.
+  std::string line(const Situation& now) const;
+  /// A question waits for an answer.
+  bool asks() const { return state_ != State::keys; }
+
+ private:
+  enum class State { keys, node, sure };
+  void begin(char key, const Situation& now);
+  void type(char key);
+
+  State state_ = State::keys;
+  Confirmed order_;
+  bool quit_ = false;
+};
+
+}  // namespace holdfast::launcher::watch

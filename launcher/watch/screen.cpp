@@ -1,0 +1,249 @@
+#include "launcher/watch/screen.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "launcher/report/event_words.hpp"
+#include "launcher/watch/curve.hpp"
+#include "slurm/hostlist.hpp"
+#include "src/base/as_size.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/units.hpp"
+
+namespace holdfast::launcher::watch {
+namespace {
+
+constexpr int label_width = 12;
+constexpr int width_for_two_plots = 120, gap_between_plots = 2;
+
+/// Of a screen, in lines.
+struct Shares {
+  int curve = 0, nodes = 0, attempts = 0, events = 0;
+};
+
+std::string labelled(const char* label, const std::string& text) {
+  return fmt::format("{:<{}}{}", label, label_width, text);
+}
+
+/// "3.2 s ago"; a clock of another node may be ahead of ours.
+std::string ago(double then, double now) { return duration_text(std::max(0.0, now - then)) + " ago"; }
+
+/// To the second: "2026-11-25 23:06:03"
+std::string moment(double unix) {
+  std::string text = utc_iso8601(unix).substr(0, 19);
+  text[10] = ' ';
+  return text;
+}
+
+Style style_of(const StatusFacts& f) {
+  const RunState& s = f.state;
+  if (s.outcome) return s.outcome->exit_code == 0 ? Style::good : Style::bad;
+  const bool trains = s.attempt_live() && s.attempts.back().first_step_at;
+  return trains && !s.paused && !s.drain && s.evicting.empty() ? Style::good : Style::warning;
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  return fmt::format("{}", fmt::join(parts, "   "));
+}
+
+Line title(const View& v, int width, Charset charset) {
+  const std::string clock = moment(v.now) + " UTC";
+  return {padded(printable(fmt::format("{}: {}", v.status.name, headline(v.status)), charset),
+                 width - static_cast<int>(clock.size()) - 1) +
+              " " + clock,
+          style_of(v.status)};
+}
+
+std::string progress(const View& v) {
+  const StatusFacts& f = v.status;
+  if (!f.last_step) return labelled("step", "none yet");
+  const auto step = f.last_step->value("step", std::int64_t{0});
+  std::vector<std::string> parts;
+  parts.push_back(f.own_trainer && f.steps > 0
+                      ? fmt::format("{} of {} ({:.0f} %)", step, f.steps,
+                                    100.0 * static_cast<double>(step) / static_cast<double>(f.steps))
+                      : std::to_string(step));
+  const auto loss = f.last_step->find("loss");
+  if (loss != f.last_step->end())
+    parts.push_back(loss->is_number() ? fmt::format("loss {:.4f}", loss->get<double>())
+                                      : "loss not a number");
+  if (const auto& held_out = v.metrics.held_out.last())
+    parts.push_back(fmt::format("held-out {:.4f} (step {})", held_out->value, held_out->step));
+  if (f.state.outcome)
+    parts.push_back("ended " + moment(f.state.outcome->at));
+  else if (const auto at = last_step_at(f))
+    parts.push_back(ago(*at, v.now));
+  if (!f.state.outcome && f.own_trainer && f.steps > step && v.metrics.step_s.count() > 0)
+    parts.push_back(
+        fmt::format("{} left", duration_text(static_cast<double>(f.steps - step) * v.metrics.step_s.mean())));
+  return labelled("step", joined(parts));
+}
+
+std::string speed(const View& v) {
+  const auto& rate = v.metrics.tokens_per_s;
+  const auto& step = v.metrics.step_s;
+  std::vector<std::string> parts;
+  if (rate.last())
+    parts.push_back(fmt::format("{:.0f} tokens/s (mean {:.0f})", rate.last()->value, rate.mean()));
+  if (step.last())
+    parts.push_back(fmt::format("{:.3g} s a step (mean {:.3g})", step.last()->value, step.mean()));
+  return labelled("speed", parts.empty() ? "not known yet" : joined(parts));
+}
+
+std::string checkpoint(const View& v) {
+  const RunState& s = v.status.state;
+  std::vector<std::string> parts;
+  if (s.durable_step < 0) parts.push_back("none yet");
+  const auto durable = std::find_if(v.events.rbegin(), v.events.rend(), [&](const LogEntry& entry) {
+    const auto* event = std::get_if<events::CheckpointDurable>(&entry.event);
+    return event && event->step == s.durable_step;
+  });
+  if (s.durable_step >= 0)
+    parts.push_back(fmt::format(
+        "step {} is durable{}", s.durable_step,
+        durable == v.events.rend()
+            ? ""
+            : fmt::format(", since {}", duration_text(std::max(0.0, v.now - durable->envelope.unix)))));
+  if (s.time.total() > 0 && !s.attempts.empty())
+    parts.push_back(fmt::format("goodput {:.1f} %", 100 * s.time.goodput()));
+  if (s.dropped > 0) parts.push_back(fmt::format("{} dropped since then: {}", s.dropped, s.dropped_why));
+  if (s.final_state) parts.push_back("digest " + s.final_state->state_digest);
+  return labelled("checkpoint", joined(parts));
+}
+
+/// Why a node was lost; empty: no event says it.
+std::string why_lost(const View& v, const std::string& node) {
+  for (auto entry = v.events.rbegin(); entry != v.events.rend(); ++entry)
+    if (const auto* event = std::get_if<events::NodeLost>(&entry->event); event && event->node == node)
+      return ": " + event->evidence;
+  return "";
+}
+
+/// The most important first: the last ones may not be shown.
+std::vector<Line> nodes(const View& v) {
+  const RunState& s = v.status.state;
+  std::vector<Line> out;
+  if (!s.attempts.empty()) {
+    const auto& placed = s.attempts.back().placement;
+    const auto slots = v.status.roster ? as_size(v.status.roster->slots()) : placed.size();
+    out.push_back({labelled(
+        s.attempt_live() && !s.outcome ? "trains" : "trained",
+        slurm::compress(placed) + (placed.size() < slots
+                                       ? fmt::format(" ({} of {}: the run has shrunk)", placed.size(), slots)
+                                       : fmt::format(" ({})", placed.size())))});
+  }
+  for (const auto& node : s.lost)
+    if (!s.evicted.contains(node)) out.push_back({labelled("lost", node + why_lost(v, node)), Style::bad});
+  for (const auto& [node, why] : s.evicting)
+    out.push_back({labelled("leaves", fmt::format("{}: {}", node, why)), Style::warning});
+  if (v.status.roster) {
+    const auto free = spares(v.status);
+    out.push_back({labelled("spare", free.empty() ? "none" : slurm::compress(free))});
+  }
+  if (!s.evicted.empty())
+    out.push_back({labelled("evicted", slurm::compress({s.evicted.begin(), s.evicted.end()}))});
+  for (const auto& [node, why] : s.slow) out.push_back({labelled("slow", why), Style::warning});
+  for (const auto& [node, why] : unfit(s))
+    out.push_back({labelled("unfit", fmt::format("{} {}", node, why)), Style::bad});
+  for (const auto& [node, why] : warned(s))
+    out.push_back({labelled("warning", fmt::format("{} {}", node, why)), Style::warning});
+  if (!s.suspects.empty())
+    out.push_back(
+        {labelled("suspect", slurm::compress({s.suspects.begin(), s.suspects.end()})), Style::warning});
+  return out;
+}
+
+/// Newest first.
+std::vector<Line> attempts(const View& v) {
+  std::vector<Line> out;
+  const auto& all = v.status.state.attempts;
+  for (auto attempt = all.rbegin(); attempt != all.rend(); ++attempt)
+    out.push_back({labelled(out.empty() ? "attempts" : "", in_words(*attempt))});
+  return out;
+}
+
+/// The newest first; at most `most`.
+std::vector<Line> events_in_words(const View& v, int most) {
+  std::vector<Line> out;
+  for (auto entry = v.events.rbegin(); entry != v.events.rend() && static_cast<int>(out.size()) < most;
+       ++entry)
+    if (const std::string words = report::in_words(entry->event); !words.empty())
+      out.push_back({moment(entry->envelope.unix) + "  " + words});
+  return out;
+}
+
+/// The first `most` of them; the last one says how many are left out.
+std::vector<Line> first_of(std::vector<Line> lines, int most) {
+  if (static_cast<int>(lines.size()) <= most) return lines;
+  const auto left_out = static_cast<int>(lines.size()) - most + 1;
+  lines.resize(as_size(most));
+  lines.back() = {labelled("", fmt::format("and {} more lines", left_out))};
+  return lines;
+}
+
+std::vector<Line> plots(const View& v, int width, int height, Charset charset) {
+  FailedAt failed;
+  for (const auto& attempt : v.status.state.attempts)
+    if (attempt.ended_at && attempt.reports && attempt.cause != "finished" && attempt.cause != "drained" &&
+        attempt.cause != "stopped")
+      failed.push_back(attempt.last_step);
+  const bool two = width >= width_for_two_plots;
+  const int each = two ? (width - gap_between_plots) / 2 : width;
+  const std::string gap(gap_between_plots, ' ');
+  std::vector<Line> out = {
+      {two ? padded("loss (nats per token)", each) + gap + "tokens/s" : "loss (nats per token)",
+       Style::heading}};
+  const auto left = curve(v.metrics.loss.points(), failed, each, height, charset);
+  const auto right = two ? curve(v.metrics.tokens_per_s.points(), failed, each, height, charset)
+                         : std::vector<std::string>{};
+  for (std::size_t i = 0; i < left.size(); ++i)
+    out.push_back({two ? padded(left[i], each) + gap + right[i] : left[i], Style::curve});
+  return out;
+}
+
+/// `body`: lines between the head and the last line, of which two are headings.
+Shares shares_of(int body, int nodes, int attempts, int events) {
+  Shares out;
+  out.nodes = std::min(nodes, std::max(2, body / 4));
+  out.attempts = std::min(attempts, std::max(2, body / 8));
+  const int left = body - 2 - out.nodes - out.attempts;
+  out.events = std::min(std::max(events, 1), left / 3);
+  out.curve = left - out.events;
+  return out;
+}
+
+}  // namespace
+
+std::vector<Line> screen(const View& v, int width, int height, Charset charset) {
+  std::vector<Line> out;
+  const auto add = [&](std::vector<Line> lines) {
+    std::move(lines.begin(), lines.end(), std::back_inserter(out));
+  };
+  if (width < least_width || height < least_height) {
+    add({{fmt::format("{} x {} at least", least_width, least_height)}});
+  } else {
+    add({title(v, width, charset), {progress(v)}, {speed(v)}, {checkpoint(v)}});
+    const auto node_lines = nodes(v), attempt_lines = attempts(v);
+    const int head = static_cast<int>(out.size());
+    const auto event_lines = events_in_words(v, height);
+    const Shares share =
+        shares_of(height - head - 1, static_cast<int>(node_lines.size()),
+                  static_cast<int>(attempt_lines.size()), static_cast<int>(event_lines.size()));
+    add(plots(v, width, share.curve, charset));
+    add(first_of(node_lines, share.nodes));
+    add(first_of(attempt_lines, share.attempts));
+    add({{"events, the newest first", Style::heading}});
+    add({event_lines.begin(),
+         event_lines.begin() + std::min<std::ptrdiff_t>(std::ssize(event_lines), share.events)});
+  }
+  out.resize(as_size(std::max(height, 1)));
+  if (height > 1)
+    out.back() = v.gap.empty() ? Line{v.footer, Style::heading} : Line{v.footer + "   " + v.gap, Style::bad};
+  for (auto& line : out)
+    line.text = fitted(line.style == Style::curve ? line.text : printable(line.text, charset), width);
+  return out;
+}
+
+}  // namespace holdfast::launcher::watch
