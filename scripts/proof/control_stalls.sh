@@ -16,7 +16,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/common.sh
 source "$source/scripts/common.sh"
 (($# >= 1)) || die "which build? scripts/proof/control_stalls.sh BUILD [MINUTES] [LOAD]"
-command -v nft >/dev/null || die "the control path is cut by nft, which is not here. Install nftables?"
+command -v nft >/dev/null || die "the control path is cut by nft, which is not here. Run scripts/setup.sh nftables?"
 build=$(realpath "$1") minutes=${2:-240} load=${3:-2}
 export HOLDFAST_TEST_FAST=1
 HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-stalls.XXXXXX)
