@@ -155,14 +155,15 @@ LeasedCheckpoint lease_checkpoint(const fs::path& step_dir) {
 }
 
 std::optional<LeasedCheckpoint> lease_newest(const fs::path& checkpoints) {
-  constexpr int tries = 5;  // a run that removes faster than this can be read removes it all
-  for (int i = 1;; ++i) {
-    const auto newest = newest_sound(checkpoints);
-    if (!newest) return {};
+  constexpr seconds patience{10};  // with a run that removes each before it can be leased
+  for (const Deadline over = Deadline::in(patience);;) {
+    const auto there = committed_steps(checkpoints);
     try {
+      const auto newest = newest_sound(checkpoints);
+      if (!newest) return {};
       return lease_checkpoint(newest->path);
     } catch (const Unreadable&) {
-      if (i == tries || files::is_there(newest->path)) throw;
+      if (over.passed() || committed_steps(checkpoints) == there) throw;
     }
   }
 }
