@@ -49,7 +49,8 @@ case_newest_checkpoint_damaged() {
   newest=$(find "$home/$run/checkpoints" -maxdepth 1 -name 'step-????????' | sort | tail -n 1)
   # (near the end is tensor data; the start of the file has tables of HDF5 that the loader does not need)
   printf '\xff\x55\xaa' | dd of="$newest/shard-00001.h5" bs=1 seek=$(($(stat -c %s "$newest/shard-00001.h5") - 5000)) conv=notrunc status=none
-  max_lost=20 ends_like_the_undisturbed
+  # Steps since the one before the damaged one; the next may not have been durable yet.
+  max_lost=29 ends_like_the_undisturbed
   check "a line says why the older one was taken" holds "$(cat "$home/$run"/logs/attempt-*/rank-00000.log)" "$(basename "$newest")"
   mini thaw-node "$node"
 }
