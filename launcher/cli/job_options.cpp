@@ -56,10 +56,12 @@ std::string spelled(const Flag& flag, const std::string& value) {
 /// "train" of {"python3", "-u", "src/train.py"}, {"python3", "-m", "train"} or {"./train"}.
 std::string name_of(const std::vector<std::string>& command) {
   namespace fs = std::filesystem;
-  const auto module = std::ranges::find(command, "-m");
-  if (module != command.end() && module + 1 != command.end()) return *(module + 1);
   const auto script =
       std::ranges::find_if(command, [](const std::string& word) { return word.ends_with(".py"); });
+  const auto module = std::find(command.begin(), script, "-m");
+  if (fs::path(command.front()).filename().string().starts_with("python") && module != script &&
+      module + 1 != script)
+    return *(module + 1);
   return fs::path(script != command.end() ? *script : command.front()).stem().string();
 }
 

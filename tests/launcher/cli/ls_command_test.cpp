@@ -75,7 +75,7 @@ TEST_F(ListOfRuns, AProgramWithoutAJobFileNamesItsRun) {
   for (const auto& [command, name] :
        std::vector<std::pair<std::string, std::string>>{{"python3 -u src/train.py", "train"},
                                                         {"python3 -m pkg.fit --lr 1", "pkg.fit"},
-                                                        {"./bin/train", "train-2"}}) {
+                                                        {"./bin/train -m 5", "train-2"}}) {
     const auto done = holdfast({"submit", "--command", command, "-N", "1"});
     ASSERT_EQ(done.status, 0) << done.err;
     EXPECT_TRUE(fs::exists(scratch.path() / "runs" / name)) << command;
