@@ -6,8 +6,11 @@
 #include <array>
 
 #include "launcher/agent/daemon/caller.hpp"
+#include "launcher/supervise/journal.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/env.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -18,9 +21,22 @@ std::string caller_name() {
   return fmt::format("{}@{}", env::get("USER").value_or(std::to_string(::getuid())), host.data());
 }
 
+/// There must be agents that can be asked.
+void require_agents(const RunDir& run) {
+  if (!files::is_there(run.nodes()))
+    throw Error(Exit::usage, "the run has no agents yet", "its job has not begun",
+                "'holdfast status' says what it waits for");
+  const RunState state = replay(run);
+  if (state.over_for_good()) throw Error(Exit::usage, "the run is over", state.outcome->status);
+  if (state.outcome)
+    throw Error(Exit::transient, "the run waits for its next job", state.outcome->why,
+                "Give the order when that has begun?");
+}
+
 }  // namespace
 
 control::OrderTaken order_from_here(const RunDir& run, control::Order::Verb verb, const std::string& node) {
+  require_agents(run);
   // The same order given twice is one order: it may be sent to a second agent, and must be carried out once.
   const control::Order order{fmt::format("{}-{:.6f}", ::getpid(), unix_seconds()), verb, node, caller_name()};
   return give_order(run, order, std::chrono::seconds(order_limit_s));

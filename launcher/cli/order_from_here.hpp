@@ -10,7 +10,8 @@ namespace holdfast::launcher {
 /// Seconds in which an agent must have answered.
 constexpr int order_limit_s = 15;
 
-/// `node`: for evict. The leader's answer; throws Error as give_order() does.
+/// `node`: for evict. The leader's answer; throws Error as give_order() does, and at once (usage or
+/// transient) where the run has no agents that could be asked.
 control::OrderTaken order_from_here(const RunDir& run, control::Order::Verb verb, const std::string& node);
 
 }  // namespace holdfast::launcher

@@ -7,10 +7,8 @@
 #include "launcher/cli/find_run.hpp"
 #include "launcher/cli/order_from_here.hpp"
 #include "launcher/cli/verbs.hpp"
-#include "launcher/supervise/journal.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "src/base/error.hpp"
-#include "src/base/files.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -55,22 +53,9 @@ std::string text_of_spares(const json& nodes) {
   return text;
 }
 
-/// There must be agents that can be asked.
-void require_agents(const RunDir& run) {
-  if (!files::is_there(run.nodes()))
-    throw Error(Exit::usage, "the run has no agents yet", "its job has not begun",
-                "'holdfast status' says what it waits for");
-  const RunState state = replay(run);
-  if (state.over_for_good()) throw Error(Exit::usage, "the run is over", state.outcome->status);
-  if (state.outcome)
-    throw Error(Exit::transient, "the run waits for its next job", state.outcome->why,
-                "Give the order when that has begun?");
-}
-
 int give(const OrderVerb& verb, const CtlOptions& options) {
   slurm::ClusterCli cluster;
   const RunDir run = find_run(options.run, cluster);
-  require_agents(run);
   const control::OrderTaken answer = order_from_here(run, verb.verb, options.node);
   const json nodes = verb.verb == Order::Verb::spares ? json::parse(answer.says, nullptr, false) : json();
   if (options.json) {
