@@ -25,17 +25,21 @@ std::optional<json> last_line(const std::filesystem::path& file) {
 
 }  // namespace
 
-StatusFacts facts_of(const RunDir& run) {
-  StatusFacts facts;
+void read_settings(const RunDir& run, StatusFacts& facts) {
   const auto config = config::load(run.config()).config;
   facts.name = config.run.name;
   facts.steps = config.train.steps;
   facts.own_trainer = own_trainer(config.rank);
+  facts.kind = config.rank.kind;
+}
+
+StatusFacts facts_of(const RunDir& run) {
+  StatusFacts facts;
+  read_settings(run, facts);
   facts.state = replay(run);
   facts.term = highest_valid_term(run);
   if (files::fs::exists(run.nodes())) facts.roster = read_roster(run);
   facts.last_step = last_line(facts.own_trainer ? run.metrics() : run.reported_metrics());
-  facts.kind = config.rank.kind;
   count_steps(facts);
   return facts;
 }

@@ -1,8 +1,9 @@
 #include "launcher/cli/run_watcher.hpp"
 
+#include "launcher/cli/run_facts.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
-#include "src/config/load.hpp"
+#include "src/base/files.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -24,19 +25,10 @@ class IntoView : public sinks::Sink {
 }  // namespace
 
 RunWatcher::RunWatcher(RunDir run) : run_(run), events_(std::move(run)) {
-  read_settings();
+  read_settings(run_, view_.status);
   metrics_ = std::make_unique<sinks::MetricsFeed>(view_.status.own_trainer ? run_.metrics()
                                                                            : run_.reported_metrics());
   into_view_.push_back(std::make_unique<IntoView>(view_));
-}
-
-void RunWatcher::read_settings() {
-  const auto config = config::load(run_.config()).config;
-  StatusFacts& status = view_.status;
-  status.name = config.run.name;
-  status.steps = config.train.steps;
-  status.own_trainer = own_trainer(config.rank);
-  status.kind = config.rank.kind;
 }
 
 void RunWatcher::look_at_events() {
@@ -44,7 +36,7 @@ void RunWatcher::look_at_events() {
   view_.events = events_.events();
   replayed_ = {};
   for (const auto& entry : view_.events) apply(replayed_, entry);
-  read_settings();  // a new job may have others
+  read_settings(run_, view_.status);  // a new job may have others
   if (files::is_there(run_.nodes())) view_.status.roster = read_roster(run_);
 }
 

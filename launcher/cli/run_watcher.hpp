@@ -20,7 +20,6 @@ class RunWatcher {
 
  private:
   void look_at_events();
-  void read_settings();
 
   RunDir run_;
   EventFollower events_;
