@@ -24,8 +24,8 @@ RunDir find_run(const std::string& word, slurm::Cluster& cluster) {
                 "'squeue --me' lists them");
   const RunDir run{script->parent_path()};
   if (!fs::exists(run.config()))
-    throw Error(Exit::usage, "job " + word + " is not a run of Holdfast",
-                "its script is " + script->string());
+    throw Error(Exit::usage, "job " + word + " is not a run of Holdfast", "its script is " + script->string(),
+                "'holdfast ls' lists runs");
   return run;
 }
 
