@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <sstream>
 
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/durable_record.hpp"
@@ -29,10 +30,22 @@ std::string difference(const config::ModelShape& here, const config::ModelShape&
   return {};
 }
 
-void require_model(const std::string& found, const config::ModelShape& expected, const fs::path& path) {
+/// The settings of a model file: neither comments nor its name say what the model is; what adapters are is in
+/// the identity of the arithmetic, and where their base lies may change.
+std::string settings_of(const std::string& model_toml) {
+  std::istringstream lines(model_toml.substr(0, model_toml.find("\n[adapters]")));
+  std::string out;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty() && !line.starts_with('#') && !line.starts_with("name =")) out += line + "\n";
+  return out;
+}
+
+/// What `differ` says, or why it cannot: the text of a model may be of another version.
+template <class Differ>
+void require_no_difference(const fs::path& path, Differ differ) {
   std::string other;
   try {
-    other = difference(expected, config::parse_model(found, path.string()));
+    other = differ();
   } catch (const Error& error) {
     other = error.problem();
   }
@@ -86,7 +99,11 @@ void require_no_run(const RunDir& run) {
 
 std::string require_facts(const checkpoint::Facts& found, const checkpoint::Facts& expected,
                           const fs::path& path, bool other_numerics) {
-  require_model(found.model_toml, config::parse_model(expected.model_toml, "this run"), path);
+  if (settings_of(found.model_toml) != settings_of(expected.model_toml))
+    require_no_difference(path, [&] {
+      return difference(config::parse_model(expected.model_toml, "this run"),
+                        config::parse_model(found.model_toml, path.string()));
+    });
   if (found.numerics == checkpoint::imported_numerics) return {};
   std::string changed = config::arithmetic_difference(found.numerics, expected.numerics);
   if (!changed.empty() && !other_numerics) throw config::other_arithmetic(path.string(), changed);
@@ -150,7 +167,9 @@ void check_checkpoint(const Subject& subject, Problems& problems) {
                                       : own_checkpoint(subject.run, problems);
   if (!found) return;
   const auto& [path, manifest] = *found;
-  require_model(manifest.facts.model_toml, subject.model, path);
+  require_no_difference(path, [&] {
+    return difference(subject.model, config::parse_model(manifest.facts.model_toml, path.string()));
+  });
   if (!subject.settled) return;
   if (manifest.facts.numerics == checkpoint::imported_numerics || config.run.other_numerics == "continue")
     return;
