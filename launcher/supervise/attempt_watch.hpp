@@ -13,6 +13,7 @@
 //   told to end                        they save, and end with 75               SIGTERM; obeyed when all have ended, or drain_s
 //   told to leave a node               the same                                 the same, if they save on SIGTERM (rank.kind)
 //   what was lost?                     steps since the durable one              not known
+//   do they hang?                      a phase outlasts its bound (pace)        no sign of life, seen from outside (outside_watch)
 // clang-format on
 #include <cstdint>
 #include <optional>

@@ -211,7 +211,10 @@ std::optional<Failure> Supervisor::hang() {
   const bool all_heard =
       std::all_of(placement().begin(), placement().end(), [this](int n) { return nodes_.fresh(n, now_); });
   const auto finding =
-      hangs_.check(attempt_.still_ranks(state_.attempts.back().restored.has_value(), now_), all_heard, now_);
+      attempt_.reports()
+          ? hangs_.check(attempt_.still_ranks(state_.attempts.back().restored.has_value(), now_), all_heard,
+                         now_)
+          : hangs_.check_outside(attempt_.unended(), all_heard, now_);
   if (finding.dump >= 0) actions_.push_back(DumpRank{attempt_.node_of(finding.dump), finding.dump});
   if (!finding.hang) return std::nullopt;
   const int node = attempt_.node_of(finding.hang->rank);

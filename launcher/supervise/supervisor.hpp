@@ -66,6 +66,7 @@ class Supervisor {
   void rank_waits(int node, const control::RankWaits& what);
   void rank_restored(const control::RankRestored& what);
   void rank_flight(int node, const control::RankFlight& what);
+  void rank_seen(int node, const control::RankSeen& what);
   void checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note,
                           double stalled_s = 0);
   void checkpoints_removed(const std::vector<std::int64_t>& steps);

@@ -82,6 +82,7 @@ void Supervisor::rank_failed(int node, const control::RankFailed& what) {
 void Supervisor::rank_exited(int node, const control::RankExited& what) {
   if (!is_of_attempt(what.attempt, what.rank)) return;
   attempt_.ended(what.rank, what.status == 0);
+  hangs_.ended(what.rank);
   if (what.status == 0) return;
   // Only the first one: when a node is lost, every other rank ends too, and each event waits for the disk.
   if (!failures_.pending() && !signalled())
@@ -137,6 +138,10 @@ void Supervisor::rank_restored(const control::RankRestored& what) {
 
 void Supervisor::rank_flight(int node, const control::RankFlight& what) {
   if (what.attempt == attempt() && attempt_.has_on(what.rank, node)) attempt_.flight(what, now_);
+}
+
+void Supervisor::rank_seen(int node, const control::RankSeen& what) {
+  if (what.attempt == attempt() && attempt_.has_on(what.rank, node)) hangs_.seen(what, now_);
 }
 
 void Supervisor::stacks(int node, const control::Stacks& what) {

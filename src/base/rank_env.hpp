@@ -24,6 +24,8 @@ struct RankEnv {
       agent_socket;  ///< HOLDFAST_AGENT_SOCKET: the agent's Unix socket on this node; empty: bare mode
   /// HOLDFAST_KEY_FILE: 64 hex digits, mode 0600: the key by which this rank proves to its agent who it is
   std::filesystem::path key_file;
+  /// HOLDFAST_HEARTBEAT_FILE: a program without the client may touch it to show that it lives
+  std::filesystem::path heartbeat_file;
   std::string master_address;  ///< MASTER_ADDR: host of rank 0
   int master_port = 0;         ///< MASTER_PORT
   /// HOLDFAST_TRUSTED_STEP: state of later steps may be wrong (a comparison of the attempt before it did not

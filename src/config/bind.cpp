@@ -130,6 +130,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "client: it speaks to its agent; sigterm: it saves on SIGTERM and ends; plain: neither; auto: plain, "
         "unless it speaks");
   t.add("rank.environment", &C::rank, &Rank::environment, "\"NAME=value\" added for every rank");
+  t.add("rank.warm", &C::rank, &Rank::warm,
+        "modules that are imported before a Python program needs them, in interpreters that wait");
   t.add("rank.directory", &C::rank, &Rank::directory,
         "where ranks work; empty: other programs than holdfast-train where the run was submitted");
 
@@ -147,6 +149,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "times what a phase has taken so far, or is planned: then a rank is hung", at_least(1));
   t.add("supervise.hang_floor_s", &C::supervise, &Supervise::hang_floor_s, "... but not before so long",
         at_least(1));
+  t.add("supervise.hang_outside_s", &C::supervise, &Supervise::hang_outside_s,
+        "the same for programs that do not report: without any sign of life; 0: never", at_least(0));
   t.add("supervise.straggler_ratio", &C::supervise, &Supervise::straggler_ratio,
         "compute time over the ranks' median that makes a straggler", at_least(1));
   t.add("supervise.on_straggler", &C::supervise, &Supervise::on_straggler,

@@ -83,6 +83,7 @@ struct Rank {
                                 ///< holdfast-train, else direct
   RankKind kind = RankKind::automatic;   ///< what may be promised of it; holdfast-train always speaks
   std::vector<std::string> environment;  ///< "NAME=value" added for every rank
+  std::vector<std::string> warm;         ///< modules that waiting Python interpreters have imported before
   std::string directory;  ///< where ranks work; "": another program than holdfast-train where the run was
                           ///< submitted, holdfast-train in the run directory
   bool operator==(const Rank&) const = default;
@@ -96,8 +97,10 @@ struct Supervise {
   int start_s = 60;              ///< every rank must have called home this long after its attempt began
   int step_s =
       600;  ///< a rank that is alive but shows no progress for so long is hung, whatever is known of its pace
-  double hang_factor = 3;        ///< for so many times what a phase has taken so far, or is planned, ...
-  int hang_floor_s = 5;          ///< ... or for so long, whichever is more
+  double hang_factor = 3;  ///< for so many times what a phase has taken so far, or is planned, ...
+  int hang_floor_s = 5;    ///< ... or for so long, whichever is more
+  int hang_outside_s =
+      300;  ///< the same floor for programs that do not report, seen from outside; 0: they are never hung
   double straggler_ratio = 1.5;  ///< own compute time of a step over the ranks' median that makes a straggler
   OnStraggler on_straggler = OnStraggler::report;
   int stop_s = 10;         ///< ranks asked to end get so long before SIGKILL

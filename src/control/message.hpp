@@ -100,6 +100,15 @@ struct RankFlight {
   std::int64_t silent_ms = 0;  ///< since the last message of the process, which also sends while it waits
   std::vector<flight::FlightGroup> groups;  ///< empty without a flight record
 };
+/// Agent to leader, every second, of each rank of its node that does not report: its last sign of life, as
+/// seen from outside (launcher/agent/ranks/signs_of_life.hpp).
+struct RankSeen {
+  int rank = -1, attempt = 0;
+  std::int64_t still_ms = 0;     ///< since the sign, or since the first look
+  std::string sign;              ///< "output", "heartbeat", "files", "network", "links"; "": none yet
+  std::int64_t cpu_percent = 0;  ///< of a core, in the last second
+  std::string state;  ///< of its processes, as the kernel's letter: T if one is stopped, else D, R, S
+};
 /// Two values that must be equal were not: silent data corruption. Logical rank 0 reports it for all.
 struct RankDoubt {
   int rank = -1, attempt = 0;
@@ -265,15 +274,15 @@ struct Answer {
 /// All there are.
 using Message =
     std::variant<Hello, RankStarted, RankProgress, RankMetrics, RankWaits, RankRestored, RankVote, NodeVotes,
-                 RankFinished, RankFailed, RankExited, RankFlight, RankDoubt, Taken, CommitOutcome, Pause,
-                 Inject, PmixRank, PmixFence, PmixFenced, PmixQuestion, PmixPublished, PmixRepeat, Beat,
-                 LeaderBeat, Clear, Cleared, StartRanks, NodeSigns, NodeHealth, CheckNode, DumpStacks, Stacks,
-                 Finish, Drain, Order, OrderTaken, Answer>;
+                 RankFinished, RankFailed, RankExited, RankFlight, RankSeen, RankDoubt, Taken, CommitOutcome,
+                 Pause, Inject, PmixRank, PmixFence, PmixFenced, PmixQuestion, PmixPublished, PmixRepeat,
+                 Beat, LeaderBeat, Clear, Cleared, StartRanks, NodeSigns, NodeHealth, CheckNode, DumpStacks,
+                 Stacks, Finish, Drain, Order, OrderTaken, Answer>;
 
 // What each end may be sent. decode() refuses whatever else comes, and the receiver visits every alternative.
 using AgentToLeader = std::variant<Beat, Cleared, RankStarted, RankWaits, RankRestored, NodeVotes, RankDoubt,
-                                   RankFlight, RankFinished, RankFailed, RankExited, PmixFence, PmixQuestion,
-                                   PmixPublished, NodeSigns, NodeHealth, Stacks, Drain, Order>;
+                                   RankFlight, RankSeen, RankFinished, RankFailed, RankExited, PmixFence,
+                                   PmixQuestion, PmixPublished, NodeSigns, NodeHealth, Stacks, Drain, Order>;
 using LeaderToAgent = std::variant<LeaderBeat, Clear, StartRanks, PmixFenced, PmixQuestion, PmixPublished,
                                    CommitOutcome, Drain, Pause, CheckNode, DumpStacks, OrderTaken, Finish>;
 using RankToAgent = std::variant<RankProgress, RankMetrics, RankWaits, RankRestored, RankVote, RankDoubt,

@@ -190,6 +190,17 @@ void fields(auto& f, Is<RankFlight> auto& m) {
 }
 
 template <>
+inline constexpr const char* name_on_wire<RankSeen> = "seen";
+void fields(auto& f, Is<RankSeen> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("still_ms", m.still_ms, a_span);
+  f("sign", m.sign, a_word);
+  f("cpu_percent", m.cpu_percent, a_span);
+  f("state", m.state, a_word);
+}
+
+template <>
 inline constexpr const char* name_on_wire<RankDoubt> = "doubt";
 void fields(auto& f, Is<RankDoubt> auto& m) {
   f("rank", m.rank, a_rank);

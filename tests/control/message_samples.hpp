@@ -57,6 +57,8 @@ inline const std::vector<std::pair<Message, std::string>>& samples() {
       {RankExited{3, 2, 137}, R"({"m":"rank_exited","rank":3,"attempt":2,"status":137})"},
       {RankFlight{3, 2, 1500, {group_of(UINT64_MAX, "shard group 0", flight::Collective::all_gather)}},
        R"({"m":"flight","rank":3,"attempt":2,"silent_ms":1500,"groups":[{"key":18446744073709551615,"name":"shard group 0","operation":"all_gather","queued":814,"started":812,"finished":811,"size":4,"member":3}]})"},
+      {RankSeen{3, 2, 1500, "network", 97, "R"},
+       R"({"m":"seen","rank":3,"attempt":2,"still_ms":1500,"sign":"network","cpu_percent":97,"state":"R"})"},
       {Taken{}, R"({"m":"taken"})"},
       {CommitOutcome{2, 400, false, "rank 3: disk full"},
        R"({"m":"commit_outcome","attempt":2,"step":400,"durable":false,"why":"rank 3: disk full"})"},

@@ -111,6 +111,27 @@ void Agent::dump_stacks_of(int attempt, int number) {
                                   });
 }
 
+void Agent::look_outside() {
+  const int attempt = leadership_.attempt();
+  if (own_trainer(config_.rank) || config_.supervise.hang_outside_s <= 0) return;
+  std::vector<WatchedRank> watched;
+  for (const auto& [number, rank] : ranks_)
+    if (rank.attempt == attempt && rank.started && !rank.ended && !rank.reports())
+      watched.push_back({number, spooled_path(scratch_, run_, rank_log(run_, attempt, number)),
+                         scratch_.heartbeat(number)});
+  if (watched.empty()) return;
+  system_.look_outside(attempt, std::move(watched), [this, attempt](const Growths& growths) {
+    const double now = loop_.steady_seconds();
+    if (std::exchange(life_attempt_, attempt) != attempt) {
+      life_.forget();
+      looked_at_ = 0;
+    }
+    if (looked_at_ > 0) life_.take(growths, now - looked_at_, now);
+    looked_at_ = now;
+    for (const auto& seen : life_.seen(attempt, now)) tell_leader(seen);
+  });
+}
+
 // --- messages of callers ---
 
 void Agent::from_caller(const std::shared_ptr<Peer>& peer, const CallerToAgent& message) {

@@ -239,6 +239,7 @@ void Agent::start_rank(int number) {
              run_.path,
              scratch_.socket(),
              scratch_.key(number),
+             scratch_.heartbeat(number),
              order.master,
              order.master_port,
              order.trusted_step,
@@ -253,13 +254,29 @@ void Agent::start_rank(int number) {
     files::replace_atomically(scratch_.key(number),
                               to_hex(rank_key(secret_, {number, order.attempt})) + "\n");
     command.output = spooled(scratch_, run_, rank_log(run_, order.attempt, number));
-    const pid_t pid = system_.start(command, [this, number, attempt = order.attempt](int status) {
+    const auto ended = [this, number, attempt = order.attempt](int status) {
       rank_is_gone(number, attempt, status);
-    });
+    };
+    const auto warm = warm_ ? warm_->start(command, ended) : std::nullopt;
+    const pid_t pid = warm ? *warm : system_.start(command, ended);
     rank_is_up(rank, pid);
     keep_record({number, order.attempt, pid, {}});
   } catch (const Error& error) {
     tell_leader(*(rank.failed = RankFailed{number, order.attempt, cannot_start, error.what()}));
+  }
+}
+
+void Agent::warm_ranks() {
+  if (config_.rank.warm.empty()) return;
+  StartRanks order;
+  order.attempt = WarmRanks::waiting;
+  order.ranks_per_node = roster_.ranks_per_node;
+  try {
+    warm_ = std::make_unique<WarmRanks>(loop_, system_, config_.rank, order.ranks_per_node,
+                                        attempt_environment(run_, node_, order, cluster_, config_.rank),
+                                        spooled(scratch_, run_, run_.logs() / ("warm-" + node_ + ".log")));
+  } catch (const Error& error) {
+    log::warn("ranks start without waiting interpreters (rank.warm): {}", error.what());
   }
 }
 

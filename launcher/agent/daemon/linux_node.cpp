@@ -21,7 +21,8 @@ LinuxNode::LinuxNode(control::RealLoop& loop, RunDir run, std::string node, pid_
       guardian_(guardian),
       local_(config.checkpoint.local),
       children_(loop),
-      checker_(loop, run_, cluster, config.rank, ranks_per_node) {}
+      checker_(loop, run_, cluster, config.rank, ranks_per_node),
+      outside_(loop, run_, node_) {}
 
 pid_t LinuxNode::start(Command command, std::function<void(int status)> ended) {
   auto& program = command.argv.front();

@@ -20,6 +20,10 @@ class LinuxNode final : public NodeSystem {
   std::vector<RunProcess> processes(bool orphans) const override;
   [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                              std::function<void(std::string)> done) override;
+  void look_outside(int attempt, std::vector<WatchedRank> ranks,
+                    std::function<void(const Growths&)> then) override {
+    outside_.look(attempt, std::move(ranks), std::move(then));
+  }
   void remove_flight_records(int attempt) override;
   int free_port(int first) const override;
   void check(std::function<void(const control::NodeHealth&)> then) override {
@@ -36,6 +40,7 @@ class LinuxNode final : public NodeSystem {
   std::string local_;  ///< checkpoint.local
   Children children_;
   NodeChecker checker_;
+  OutsideLook outside_;
 };
 
 }  // namespace holdfast::launcher

@@ -204,6 +204,7 @@ void Leader::take(int n, AgentToLeader message) {
                  [&](NodeVotes& m) { coordinator_->take(n, std::move(m)); },
                  [&](const RankDoubt& m) { supervisor_.rank_doubt(n, m); },
                  [&](const RankFlight& m) { supervisor_.rank_flight(n, m); },
+                 [&](const RankSeen& m) { supervisor_.rank_seen(n, m); },
                  [&](const RankFinished& m) { supervisor_.rank_finished(m); },
                  [&](const RankFailed& m) { supervisor_.rank_failed(n, m); },
                  [&](const RankExited& m) { supervisor_.rank_exited(n, m); },

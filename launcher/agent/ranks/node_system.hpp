@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent/ranks/outside_look.hpp"
 #include "launcher/agent/ranks/run_processes.hpp"
 #include "src/base/subprocess.hpp"
 #include "src/control/loop.hpp"
@@ -31,6 +32,9 @@ class NodeSystem {
   [[nodiscard]] virtual control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                                      std::function<void(std::string)> done) = 0;
 
+  /// As OutsideLook::look().
+  virtual void look_outside(int attempt, std::vector<WatchedRank> ranks,
+                            std::function<void(const Growths&)> then) = 0;
   /// As remove_flight_records(), of this run.
   virtual void remove_flight_records(int attempt) = 0;
   /// As find_free_port().

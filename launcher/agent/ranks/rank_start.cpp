@@ -61,6 +61,7 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
                                    "HOLDFAST_RUN_DIR",
                                    "HOLDFAST_AGENT",
                                    "HOLDFAST_KEY",
+                                   "HOLDFAST_HEARTBEAT",
                                    "HOLDFAST_TRUSTED",
                                    "HOLDFAST_DURABLE"});
   for (const auto& entry : env::all())  // settings, and where it is installed
