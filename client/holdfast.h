@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /* Of this header. A library serves every header of its own version or an older one. */
-#define HF_ABI 1
+#define HF_ABI 2
 
 #if defined(__GNUC__)
 #define HF_API __attribute__((visibility("default")))
@@ -48,8 +48,8 @@ enum hf_phase {
 HF_API int hf_open_abi(int abi);
 static inline int hf_open(void) { return hf_open_abi(HF_ABI); }
 
-/* Ends the connection. Waits at most 2 s until the agent has the votes and the last words. Also done at
- * exit(). */
+/* Ends the connection. Waits at most 2 s until the agent has the votes and the last words; before that, while
+ * named files are read. Also done at exit(). */
 HF_API void hf_close(void);
 
 /* `step`: optimizer steps done, -1 before that is known. */
@@ -91,6 +91,18 @@ HF_API void hf_vote_failed(int64_t step, const char* why);
 enum hf_outcome { HF_UNDECIDED, HF_DURABLE, HF_DROPPED };
 /* What became of a checkpoint that this attempt has voted on; it may take as long as the slowest rank. */
 HF_API enum hf_outcome hf_outcome(int64_t step);
+
+/* --- since ABI 2: the files of a checkpoint by name --- */
+
+/* Before hf_vote(): a file of this rank's part of the checkpoint of `step`, complete and synced; `name` is
+ * relative to that call's `path`. Once for each. hf_vote() then leaves `files` and `bytes` to the library: a
+ * thread of its own reads the named files and computes their digests, and the vote is cast when it is
+ * through. hf_close() waits for that thread as long as it reads on. All ranks that have files must name them;
+ * then the checkpoint has a manifest, which holdfast ckpt shows and verifies, and an attempt does not begin
+ * from one whose files are damaged. They lie on storage that all nodes see. */
+HF_API void hf_vote_file(int64_t step, const char* name);
+
+/* --- to the end --- */
 
 /* The rank has done all its steps; the process then ends with 0. */
 HF_API void hf_finished(int64_t step);

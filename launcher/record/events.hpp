@@ -459,6 +459,18 @@ struct CheckpointDropped {
                         "that training waited for saves and snapshots since the checkpoint before", "s"));
 };
 
+struct CheckpointDamaged {
+  static constexpr About about{"checkpoint_damaged", Chapter::orders,
+                               "an attempt was to begin from it, and its files are not what was committed"};
+  int attempt = 0;
+  std::int64_t step = 0;
+  std::string note;
+
+  static constexpr auto fields = std::tuple(required("attempt", &CheckpointDamaged::attempt),
+                                            required("step", &CheckpointDamaged::step, "of the checkpoint"),
+                                            expected("note", &CheckpointDamaged::note, "what does not hold"));
+};
+
 struct CheckpointsRemoved {
   static constexpr About about{"checkpoints_removed", Chapter::orders, "retention has removed some"};
   int attempt = 0;
@@ -527,15 +539,16 @@ struct UnknownEvent {
   nlohmann::json json;
 };
 
-using Event = std::variant<events::LeaderElected, events::SettingsChanged, events::SharedReturned,
-                           events::AttemptPlanned, events::AttemptStarted, events::PlacementVerified,
-                           events::AttemptAdopted, events::Restored, events::FirstStep, events::RankExited,
-                           events::AttemptEnded, events::FinalState, events::NodeLost, events::NodeReturned,
-                           events::NodeSuspected, events::EvictionOrdered, events::NodeEvicted,
-                           events::SparePromoted, events::RunShrunk, events::RunGrown, events::SpareHealth,
-                           events::Straggler, events::PaceKnown, events::SilentCorruption,
-                           events::CheckpointDurable, events::CheckpointDropped, events::CheckpointsRemoved,
-                           events::Paused, events::Resumed, events::Drain, events::RunFinished, UnknownEvent>;
+using Event =
+    std::variant<events::LeaderElected, events::SettingsChanged, events::SharedReturned,
+                 events::AttemptPlanned, events::AttemptStarted, events::PlacementVerified,
+                 events::AttemptAdopted, events::Restored, events::FirstStep, events::RankExited,
+                 events::AttemptEnded, events::FinalState, events::NodeLost, events::NodeReturned,
+                 events::NodeSuspected, events::EvictionOrdered, events::NodeEvicted, events::SparePromoted,
+                 events::RunShrunk, events::RunGrown, events::SpareHealth, events::Straggler,
+                 events::PaceKnown, events::SilentCorruption, events::CheckpointDurable,
+                 events::CheckpointDropped, events::CheckpointDamaged, events::CheckpointsRemoved,
+                 events::Paused, events::Resumed, events::Drain, events::RunFinished, UnknownEvent>;
 
 /// A line of the event log.
 struct LogEntry {

@@ -41,6 +41,9 @@ struct InWords {
   std::string operator()(const events::CheckpointDropped& e) const {
     return fmt::format("the checkpoint of step {} was dropped: {}", e.step, e.note);
   }
+  std::string operator()(const events::CheckpointDamaged& e) const {
+    return fmt::format("the checkpoint of step {} is damaged and passed over: {}", e.step, e.note);
+  }
   std::string operator()(const events::Paused& e) const {
     return fmt::format("paused at step {}: {}", e.step, e.reason);
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "launcher/report/event_words.hpp"
 #include "src/base/clock.hpp"
@@ -259,12 +260,17 @@ Section events_section(const Facts& f) {
 Section checkpoints_section(const Facts& f) {
   Section s{"Checkpoints"};
   s.table.header = {"step", "durable since", "attempt", "note", "now"};
+  std::set<std::int64_t> damaged;
+  for (const auto& entry : f.events)
+    if (const auto* found = std::get_if<events::CheckpointDamaged>(&entry.event)) damaged.insert(found->step);
   for (const auto& entry : f.events) {
     const auto* durable = std::get_if<events::CheckpointDurable>(&entry.event);
     if (durable)
       s.table.rows.push_back({std::to_string(durable->step), moment(entry.envelope.unix),
                               std::to_string(durable->attempt), durable->note,
-                              f.state.durable.count(durable->step) ? "kept" : "removed"});
+                              f.state.durable.count(durable->step) ? "kept"
+                              : damaged.count(durable->step)       ? "damaged"
+                                                                   : "removed"});
   }
   constexpr std::size_t shown = 100;
   if (s.table.rows.size() > shown) {

@@ -69,6 +69,8 @@ class Supervisor {
   void rank_seen(int node, const control::RankSeen& what);
   void checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note,
                           double stalled_s = 0);
+  /// An attempt was to begin from it.
+  void checkpoint_damaged(std::int64_t step, const std::string& why);
   void checkpoints_removed(const std::vector<std::int64_t>& steps);
   void drain(const control::Drain& asked);
   void node_signs(int node, const control::NodeSigns& what);

@@ -170,6 +170,10 @@ void Supervisor::checkpoint_decided(const control::CommitOutcome& outcome, const
   if (outcome.durable && outcome.attempt == attempt()) attempt_.saved(outcome.step);
 }
 
+void Supervisor::checkpoint_damaged(std::int64_t step, const std::string& why) {
+  record(events::CheckpointDamaged{attempt(), step, why});
+}
+
 void Supervisor::checkpoints_removed(const std::vector<std::int64_t>& steps) {
   record(events::CheckpointsRemoved{attempt(), steps});
 }

@@ -8,22 +8,22 @@
 # and prints the same digest of its state. DDP without these lines loses a node, too, and goes on from what it finds.
 # Also printed: the lines of each example, and how many of them protect it (at most 150 and 30).
 # As root, with PyTorch as scripts/torch_env.sh finds or makes it: scripts/proof/examples.sh BUILD [EXAMPLE...]
-# EXAMPLE: ddp, fsdp, lightning_ddp, fit; all of them by default. Ends with one line RESULT {json}.
+# EXAMPLE: ddp, fsdp, lightning_ddp, accelerate_ddp, fit; all of them by default. Ends with one line RESULT {json}.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 (($#)) || { sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
 build=$(realpath "$1")
 shift
 examples=("$@")
-(($#)) || examples=(ddp fsdp lightning_ddp fit)
+(($#)) || examples=(ddp fsdp lightning_ddp accelerate_ddp fit)
 # shellcheck source=scripts/torch_env.sh
 source "$source/scripts/torch_env.sh"
 set -- "$build/launcher/holdfast" "$build/src/train/holdfast-train" "$build/src/tools/cli/holdfast-tool"
+torch_packages=(lightning accelerate)
 # shellcheck source=tests/support/torch_pod.sh
 source "$source/tests/support/torch_pod.sh"
-"$torch_python" -c 'import lightning' 2>/dev/null || "$torch_python" -m pip install --quiet --no-cache-dir lightning || die "no lightning here"
 
-declare -A file=([ddp]=pytorch/ddp.py [fsdp]=pytorch/fsdp.py [lightning_ddp]=pytorch/lightning_ddp.py [fit]=mpi/fit.c)
+declare -A file=([ddp]=pytorch/ddp.py [fsdp]=pytorch/fsdp.py [lightning_ddp]=pytorch/lightning_ddp.py [accelerate_ddp]=pytorch/accelerate_ddp.py [fit]=mpi/fit.c)
 for example in "${examples[@]}"; do
   from=$source/examples/${file[$example]:?}
   to=$home/${from##*/} plain=$home/plain_${from##*/}

@@ -297,6 +297,11 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("checkpoint.keep", &C::checkpoint, &Checkpoint::keep, "newest checkpoints that stay", at_least(1));
   t.add("checkpoint.archive_h", &C::checkpoint, &Checkpoint::archive_h,
         "the first checkpoint of every so many hours stays too; 0: none", at_least(0));
+  t.add("checkpoint.keep_files", &C::checkpoint, &Checkpoint::keep_files,
+        "newest checkpoints of another program's files that stay; 0: all", at_least(0));
+  t.add("checkpoint.check_files_gib", &C::checkpoint, &Checkpoint::check_files_gib,
+        "another program's checkpoint of at most so much is read whole before it begins from it",
+        at_least(0));
   t.add("checkpoint.when_busy", &C::checkpoint, &Checkpoint::when_busy,
         "the save before is still being written: wait, or skip this one");
   t.add("checkpoint.read_back", &C::checkpoint, &Checkpoint::read_back,

@@ -269,6 +269,9 @@ struct Checkpoint {
   double max_overhead = 0.03;             ///< auto: saving may take this part of the time
   int keep = 3;                           ///< newest committed checkpoints to keep
   double archive_h = 0;                   ///< also keep the first checkpoint of every so many hours; 0: none
+  int keep_files = 0;                     ///< the same as keep for those of another program; 0: all stay
+  double check_files_gib = 4;             ///< before another program begins from a checkpoint of at most so
+                                          ///< much, all of it is read; of a larger one sizes are compared
   WhenBusy when_busy = WhenBusy::wait;    ///< a save is due, and the one before it is still being written
   ReadBack read_back = ReadBack::sample;  ///< a writer reads so much of its file again before it votes yes
   int commit_s =

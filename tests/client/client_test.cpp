@@ -252,6 +252,51 @@ TEST_P(ClientTest, VotesAndHearsTheOutcome) {
   EXPECT_EQ(program->ask("outcome 40"), "0");
 }
 
+TEST_P(ClientTest, FilesAreVotedOnByNameWithTheirDigests) {
+  connect();
+  files::fs::create_directories(folder.path / "own/meta");
+  files::replace_atomically(folder.path / "own/model.pt", "abc");
+  files::replace_atomically(folder.path / "own/meta/\"x\"", "");
+  const std::string path = (folder.path / "own").string();
+  program->tell("vote_file 20 model.pt");
+  program->tell("vote_file 30 not there");
+  program->tell("vote_file 20 meta/\"x\"");
+  program->tell("vote 20 0 0 " + path);
+  program->tell("vote 30 0 0 " + path);
+  program->tell("vote 40 2 5 " + path);
+  ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 3; }));
+  std::map<std::int64_t, RankVote> votes;
+  for (const auto& vote : all<RankVote>()) votes[vote.step] = vote;
+  ASSERT_TRUE(votes[20].ok) << votes[20].payload;
+  // FIPS 180-4, cut to 256 bits.
+  const char* const of_abc = "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a";
+  const char* const of_nothing = "cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36ce9ce";
+  EXPECT_EQ(json::parse(votes[20].payload),
+            (json{{"kind", "files"},
+                  {"path", path},
+                  {"files", 2},
+                  {"bytes", 3},
+                  {"list", json::array({json::array({"model.pt", 3, of_abc}),
+                                        json::array({"meta/\"x\"", 0, of_nothing})})}}));
+  EXPECT_FALSE(votes[30].ok);
+  EXPECT_THAT(votes[30].payload, HasSubstr("not there"));
+  EXPECT_EQ(json::parse(votes[40].payload),
+            (json{{"kind", "files"}, {"path", path}, {"files", 2}, {"bytes", 5}}));
+}
+
+TEST_P(ClientTest, TheEndWaitsForFilesThatAreRead) {
+  connect();
+  const auto path = folder.path / "large";
+  files::replace_atomically(path, "");
+  files::fs::resize_file(path, 300 << 20);  // some tenths of a second to hash, and it is not told before
+  program->tell("vote_file 20 large");
+  program->tell("vote 20 0 0 " + folder.path.string());
+  EXPECT_EQ(program->exit_with(75), 75);
+  ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 1; }));
+  EXPECT_TRUE(all<RankVote>()[0].ok);
+  EXPECT_EQ(json::parse(all<RankVote>()[0].payload)["bytes"], 300 << 20);
+}
+
 TEST_P(ClientTest, OrdersAreGivenOutOnceOrStay) {
   connect();
   EXPECT_EQ(program->ask("orders"), "0 0 0 0 -1 ");
@@ -350,8 +395,9 @@ TEST_P(ClientTest, AChildOfForkSaysNothing) {
 TEST_P(ClientTest, WithoutAnAgentNothingHappens) {
   start(false);
   EXPECT_EQ(program->ask("open"), "0");
-  for (const char* line : {"at 1 forward", "metrics 1 1 1", "restored 1 fresh", "vote 1 1 1 a",
-                           "vote_failed 1 b", "finished 1", "failed 1 c", "close"})
+  for (const char* line :
+       {"at 1 forward", "metrics 1 1 1", "restored 1 fresh", "vote 1 1 1 a", "vote_file 2 a", "vote 2 0 0 /",
+        "vote_failed 1 b", "finished 1", "failed 1 c", "close"})
     program->tell(line);
   EXPECT_EQ(program->ask("orders"), "0 0 0 0 -1 ");
   EXPECT_EQ(program->ask("outcome 1"), "0");

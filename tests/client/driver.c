@@ -34,6 +34,8 @@ int main(void) {
       hf_restored(a, word);
     } else if (sscanf(line, "vote %lld %lld %lld %16383[^\n]", &a, &c, &b, text) == 4) {
       hf_vote(a, text, c, b);
+    } else if (sscanf(line, "vote_file %lld %16383[^\n]", &a, text) == 2) {
+      hf_vote_file(a, text);
     } else if (sscanf(line, "vote_failed %lld %16383[^\n]", &a, text) == 2) {
       hf_vote_failed(a, text);
     } else if (strcmp(line, "orders") == 0) {

@@ -6,6 +6,7 @@ import sys
 import holdfast
 
 hf = None
+named = {}
 say = lambda *words: print(*words, flush=True)
 for line in sys.stdin:
     name, *rest = line.rstrip("\n").split(" ", 1)
@@ -23,7 +24,10 @@ for line in sys.stdin:
     elif name == "restored":
         hf.restored(int(words[0]), words[1])
     elif name == "vote":
-        hf.vote(int(words[0]), text.split(" ", 3)[3], files=int(words[1]), bytes=int(words[2]))
+        names = named.pop(int(words[0]), None)
+        hf.vote(int(words[0]), text.split(" ", 3)[3], files=int(words[1]) if names is None else names, bytes=int(words[2]))
+    elif name == "vote_file":
+        named.setdefault(int(words[0]), []).append(text.split(" ", 1)[1])
     elif name == "vote_failed":
         hf.vote_failed(int(words[0]), text.split(" ", 1)[1])
     elif name == "orders":

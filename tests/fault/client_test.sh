@@ -8,7 +8,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(c python stop)
+all_cases=(c python stop files)
 builds=$(dirname "$(dirname "$(realpath "$1")")")
 
 # start_ranks NAME LANGUAGE ARGUMENT...: 4 ranks, a step in 20 ms, a checkpoint every 50 steps, until `enough`.
@@ -101,5 +101,43 @@ case_stop() {
   check "$run: one attempt" equal "$(result "$run" '.attempts | length')" 1
   check "$run: what it saved is known" equal "$(result "$run" '.why | contains("not known")')" false
 }
+
+verify() { mini exec holdfast ckpt verify "/shared/home/$run/checkpoints/step-$(printf %08d "$1")"; }
+has_step() { [[ -e $home/$run/checkpoints/step-$(printf %08d "$1")/manifest.json && -d $state/step-$(printf %08d "$1") ]]; }
+case_files() {
+  # The ranks name the files of their checkpoints. One byte of the newest one is damaged: nobody begins from it. Old ones go
+  # as the settings say, and a pinned one stays.
+  start_ranks files python --set rank.kind=client --set checkpoint.keep_files=2
+  check "$run: a checkpoint has a manifest" soon 90 has_step 50
+  check "$run: it is pinned" mini exec holdfast ckpt pin "/shared/home/$run" --step 50
+  check "$run: it saves again" soon 60 durable "$run" 200
+  check "$run: an older one goes" soon 60 gone 100
+  check "$run: the pinned one stays" has_step 50
+  check "$run: it is held" mini exec holdfast ctl "/shared/home/$run" pause
+  check "$run: and holds still" soon 30 holds_still
+  local newest file
+  newest=$(newest_durable)
+  check "$run: the newest is good" holds "$(verify "$newest")" "good"
+  file=$state/step-$(printf %08d "$newest")/rank-00002
+  printf %s $(($(head -c 1 "$file") % 9 + 1)) | dd of="$file" conv=notrunc status=none
+  check "$run: the newest is damaged" holds "$(verify "$newest")" "DAMAGED"
+  on "$(nth 1)" pkill -KILL -f 'ranks\.py /shared'
+  check "$run: another attempt" soon 60 has_attempts 2
+  check "$run: it comes back" soon 60 came_back 2
+  check "$run: from the one before" equal "$(events "$run" | jq -s 'map(select(.event == "restored" and .attempt == 2))[0].step')" $((newest - 50))
+  check "$run: and says why" equal "$(events "$run" | jq -s 'map(select(.event == "checkpoint_damaged"))[0].step')" "$newest"
+  check "$run: status knows the one before" holds "$(mini exec holdfast status "/shared/home/$run")" "step $((newest - 50)) (the newest durable one"
+  check "$run: it goes on" mini exec holdfast ctl "/shared/home/$run" resume
+  check "$run: and saves again" soon 60 durable "$run" $((newest + 100))
+  ends_undisturbed
+  check "$run: what is left is listed" at_least "$(mini exec holdfast ckpt ls --json "/shared/home/$run" | jq '[.checkpoints[] | select(.kind == "files" and .file_count == 4)] | length')" 3
+  newest=$(newest_durable)
+  check "$run: prune" mini exec holdfast ckpt prune "/shared/home/$run" --keep 1
+  check "$run: the newest and the pinned one stay" equal "$(mini exec holdfast ckpt ls --json "/shared/home/$run" | jq -c '[.checkpoints[].step]')" "[$newest,50]"
+  check "$run: their files, too" equal "$(cd "$state" && echo step-*)" "step-00000050 step-$(printf %08d "$newest")"
+  nothing_stays
+  ((failed == 0)) || show_record "$run" | sed 's/^/# /'
+}
+gone() { [[ ! -e $home/$run/checkpoints/step-$(printf %08d "$1") && ! -e $state/step-$(printf %08d "$1") ]]; }
 
 run_alone "$@"

@@ -1,9 +1,12 @@
 # Sourced by the proofs that run PyTorch programs on a minipod, after scripts/torch_env.sh and with the arguments of
-# tests/support/fault.sh, which it sources: the nodes get PyTorch, the client, and the examples, each also without its protection.
+# tests/support/fault.sh, which it sources: the nodes get PyTorch, `torch_packages`, the client, and the examples, each also without its protection.
 # shellcheck shell=bash disable=SC2154,SC2034 # source; torch_throw_away
 torch_throw_away=''
 pod_end() { rm -rf ${torch_throw_away:+"$torch_throw_away"}; }
 torch_env
+for package in ${torch_packages[@]+"${torch_packages[@]}"}; do
+  "$torch_python" -c "import $package" 2>/dev/null || "$torch_python" -m pip install --quiet --no-cache-dir "$package" || die "no $package here"
+done
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 

@@ -6,7 +6,7 @@ written. docs/manual/any-program.md shows how to use it.
     hf = holdfast.open()          # without an agent every call does nothing
     hf.at(step, "forward")        # each step, and each phase that takes long
     order = hf.orders()           # on one rank, which tells the others
-    hf.vote(step, path, files=2, bytes=1000)
+    hf.vote(step, path, files=["rank-0.pt"])    # by name, with digests; or files=1, bytes=1000
     hf.finished(step)
 
 Nothing is to be configured: the agent that starts a rank says in its environment where it listens. A thread of the

@@ -11,9 +11,9 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, List, Literal, Optional, Tuple, get_args
+from typing import Any, Dict, List, Literal, Optional, Sequence, Tuple, Union, get_args
 
-from holdfast import _link
+from holdfast import _files, _link
 
 Phase = Literal[
     "starting", "restoring", "data", "forward", "backward", "collective", "optimizer", "checkpoint", "finishing", "paused"
@@ -24,6 +24,7 @@ EXIT_STOPPED = 75  #: the exit code of a rank that has saved and ended because i
 _BEAT_S = 0.1
 _REDIAL_S = 0.1
 _CLOSE_S = 2.0
+_STALL_S = 30.0  # close() waits so long for files of which nothing is read
 _TEXT = 4096
 
 
@@ -75,6 +76,8 @@ class Client:
         self._heard: Optional[Tuple[bool, str]] = None
         self._until = 0
         self._outcomes: Dict[int, bool] = {}
+        self._unread: List[Tuple[int, str, List[str]]] = []  # votes whose files are read first; the first is in work
+        self._read = 0  # bytes of files
         # The thread's:
         self._link: Optional[_link.Link] = None
         self._told: Optional[Tuple[int, float, int]] = None
@@ -124,10 +127,20 @@ class Client:
             self._restored = self._restored or said
         self._wake()
 
-    def vote(self, step: int, path: str = "", *, files: int = 0, bytes: int = 0) -> None:
+    def vote(self, step: int, path: Union[str, "os.PathLike[str]"] = "", *, files: Union[int, Sequence[str]] = 0,
+             bytes: int = 0) -> None:
         """What this rank has written of the checkpoint of `step` is complete and synced: `files` of `bytes` together,
-        below `path`. Every rank votes, also one that has written nothing. The checkpoint is durable once all have."""
-        payload = {"kind": "files", "path": os.fspath(path)[:_TEXT], "files": int(files), "bytes": int(bytes)}
+        below `path`. Every rank votes, also one that has written nothing. The checkpoint is durable once all have.
+
+        `files` may be their names, relative to `path`, on storage that all nodes see; `bytes` is not needed then. A
+        thread reads them and computes their digests, and the vote is cast when it is through; close() waits for that.
+        If all ranks that have files name them, the checkpoint has a manifest, which `holdfast ckpt` shows and verifies,
+        and an attempt does not begin from one whose files are damaged."""
+        folder = os.fspath(path)[:_TEXT]
+        if isinstance(files, (list, tuple)):
+            self._vote_on_named(int(step), os.path.join(os.getcwd(), folder), [os.fspath(name) for name in files])
+            return
+        payload = {"kind": "files", "path": folder, "files": int(files), "bytes": int(bytes)}  # type: ignore[arg-type]
         self._vote(step, True, json.dumps(payload))
 
     def vote_failed(self, step: int, why: str) -> None:
@@ -147,9 +160,11 @@ class Client:
         self._say_last("failed", exit_code=exit_code if 0 <= exit_code <= 255 else 1, why=str(text)[:_TEXT])
 
     def close(self) -> None:
-        """Ends the connection. Waits at most 2 s until the agent has the votes and the last words. Also done at exit."""
+        """Ends the connection. Waits at most 2 s until the agent has the votes and the last words; before that, while
+        named files are read. Also done at exit."""
         if not self._on:
             return
+        self._await_reader()
         limit = time.monotonic() + _CLOSE_S
         self._wake()
         with self._lock:
@@ -196,6 +211,42 @@ class Client:
         with self._lock:
             self._votes.append(said)
         self._wake()
+
+    def _vote_on_named(self, step: int, folder: str, names: List[str]) -> None:
+        if not self._on:
+            return
+        with self._lock:
+            self._unread.append((step, folder, names))
+            begins = len(self._unread) == 1
+        if begins:
+            threading.Thread(target=self._read_named, name="holdfast-files", daemon=True).start()
+
+    def _read_named(self) -> None:
+        def count(size: int) -> None:
+            self._read += size
+
+        while True:
+            step, folder, names = self._unread[0]
+            try:
+                self._vote(step, True, _files.payload(folder, names, count))
+            except (OSError, ValueError) as error:
+                self._vote(step, False, " ".join(str(error).split())[:_TEXT])
+            with self._lock:
+                del self._unread[0]
+                self._changed.notify_all()
+                if not self._unread:
+                    return
+
+    def _await_reader(self) -> None:
+        """While it reads on."""
+        seen, since = -1, 0.0
+        with self._lock:
+            while self._unread:
+                if self._read != seen:
+                    seen, since = self._read, time.monotonic()
+                if time.monotonic() - since >= _STALL_S:
+                    return
+                self._changed.wait(1.0)
 
     def _say_last(self, name: str, **fields: Any) -> None:
         if not self._on:

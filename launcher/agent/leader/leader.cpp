@@ -82,7 +82,8 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
               }),
       connections_(roster_.nodes.size()),
       journal_writer_(loop_, run_, term_, journal_),
-      side_(loop_) {
+      side_(loop_),
+      judge_(loop_) {
   coordinator_ = std::make_unique<CommitCoordinator>(
       loop_, run_.checkpoints(), config_.checkpoint,
       CommitCoordinator::Handlers{

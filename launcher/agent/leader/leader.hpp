@@ -85,6 +85,7 @@ class Leader {
   void write_next_batch();
   void carry_out(std::size_t steps);
   void carry_out(const Action& action);
+  void judge_and_launch(const Launch& what);
   void launch(const Launch& what);
   void remember(const LogEntry& event);
   void keep_stacks(int node, const control::Stacks& what);
@@ -110,7 +111,9 @@ class Leader {
   /// tell so one after the other.
   std::optional<Clock::time_point> behind_others_since_;
   JournalWriter journal_writer_;
-  control::Worker side_;  ///< writes what nothing waits for: stacks, the ledger
+  control::Worker side_;   ///< writes what nothing waits for: stacks, the ledger
+  control::Worker judge_;  ///< reads the checkpoint that a program is to begin from
+  control::Loop::Handle judge_timer_;
   control::Loop::Handle tick_timer_, beat_timer_;
 };
 

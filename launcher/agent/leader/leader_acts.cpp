@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/index/files_check.hpp"
 #include "launcher/agent/leader/leader.hpp"
 #include "launcher/agent/leader/node_record.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
@@ -11,6 +12,11 @@
 namespace holdfast::launcher {
 
 using namespace control;
+
+namespace {
+constexpr std::chrono::seconds judge_limit{60};  // storage that hangs holds up the ranks, too
+constexpr double gib = 1 << 30;
+}  // namespace
 
 /// Queues all that the supervisor has decided, and then `then`.
 void Leader::act(std::function<void()> then) {
@@ -82,7 +88,7 @@ void Leader::carry_out(const Action& action) {
                    supervisor_.at(loop_.steady_seconds());
                    supervisor_.ordered();
                  },
-                 [&](const Launch& start) { launch(start); },
+                 [&](const Launch& start) { judge_and_launch(start); },
                  [&](const TellRanks& tell) {
                    ordered_.drain = tell.what;
                    send_all(tell.what);
@@ -110,6 +116,41 @@ void Leader::carry_out(const Action& action) {
                  [&](const Resign& resignation) { resign(resignation.why); },
              },
              action);
+}
+
+/// Another program is told of no checkpoint whose files are proven to be damaged.
+void Leader::judge_and_launch(const Launch& what) {
+  if (own_trainer(config_.rank) || what.durable_steps.empty()) return launch(what);
+  const auto is_due = [this, what, done = std::make_shared<bool>(false)] {
+    return !std::exchange(*done, true) && !over_ && supervisor_.attempt() == what.attempt &&
+           supervisor_.stage() == Stage::starting;
+  };
+  judge_timer_ = loop_.after(judge_limit, [this, is_due, what] {
+    if (!is_due()) return;
+    log::warn("the newest checkpoint could not be read in time; attempt {} begins with it", what.attempt);
+    launch(what);
+  });
+  judge_.ask(
+      [folder = run_.checkpoints(), steps = what.durable_steps,
+       bytes = config_.checkpoint.check_files_gib * gib]() -> checkpoint::Judgement {
+        try {
+          return checkpoint::judge(folder, steps, static_cast<std::int64_t>(bytes));
+        } catch (const std::exception& error) {
+          log::warn("the checkpoints of the program cannot be looked at: {}", error.what());
+          return {steps, {}};
+        }
+      },
+      [this, is_due, what](const checkpoint::Judgement& found) {
+        if (!is_due()) return;
+        supervisor_.at(loop_.steady_seconds());
+        for (const auto& [step, why] : found.damaged) supervisor_.checkpoint_damaged(step, why);
+        act([this, what, steps = found.steps] {
+          if (supervisor_.attempt() != what.attempt || supervisor_.stage() != Stage::starting) return;
+          Launch judged = what;
+          judged.durable_steps = steps;
+          launch(judged);
+        });
+      });
 }
 
 void Leader::launch(const Launch& what) {

@@ -1,6 +1,6 @@
 # holdfast-tool ckpt: the library is apart from the verbs so that tests can call it.
 holdfast_layer(tool_ckpt
-  SOURCES ckpt.cpp ckpt_convert.cpp ckpt_diff.cpp ckpt_export.cpp ckpt_folder.cpp ckpt_keep.cpp ckpt_paths.cpp merged_model.cpp
+  SOURCES ckpt.cpp ckpt_convert.cpp ckpt_dcp.cpp ckpt_diff.cpp ckpt_export.cpp ckpt_folder.cpp ckpt_keep.cpp ckpt_paths.cpp merged_model.cpp
   LINKS holdfast::base
   PRIVATE_LINKS holdfast::tool_interrupt holdfast::weights holdfast::checkpoint holdfast::config holdfast::data nlohmann_json::nlohmann_json)
 target_sources(holdfast-tool PRIVATE ckpt_verbs.cpp)

@@ -26,6 +26,15 @@ struct ExportOrder {
 /// A model as a Hugging Face folder or file; adapters as a PEFT folder.
 int ckpt_export(const ExportOrder& order, std::ostream& out);
 
+struct DcpOrder {
+  std::filesystem::path path, out;  ///< `out`: a folder that is not there yet
+  std::string dtype;                ///< of the weights: fp32, bf16 or fp16; "": as they are
+  bool weights_only = false;        ///< without the moments
+};
+/// A folder for torch.distributed.checkpoint: this process becomes `python3 -m holdfast.torch export-dcp`,
+/// whose exit code counts. Returns only by an Error, when there is no python3.
+int ckpt_export_dcp(const DcpOrder& order);
+
 struct ImportFiles {
   std::filesystem::path source, out;
   std::string model;  ///< a name in configs/models, or a path to a model file; "": the config.json beside it
