@@ -20,7 +20,8 @@ h2 { border-bottom: 1px solid var(--rule); margin-top: 2rem }
 table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums }
 th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.75rem 0.25rem 0; border-bottom: 1px solid var(--rule);
   min-width: 3.5rem }
-svg { display: block; width: 100%; max-width: 46rem; height: auto; margin: 1rem 0 }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem; margin: 1rem 0 }
+svg { display: block; width: 100%; max-width: 32rem; height: auto }
 svg .line { stroke: var(--line) }
 svg .fault { color: var(--fault) }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 0.8rem }
@@ -50,7 +51,11 @@ std::string html_of(const Section& s) {
     for (const auto& row : s.table.rows) out += row_of(row, "td");
     out += "</tbody></table></div>\n";
   }
-  for (const auto& plot : s.plots) out += svg(plot);
+  if (!s.plots.empty()) {
+    out += "<div class=\"plots\">\n";
+    for (const auto& plot : s.plots) out += svg(plot);
+    out += "</div>\n";
+  }
   if (!s.items.empty()) {
     out += "<ul>\n";
     for (const auto& item : s.items) out += fmt::format("<li>{}</li>\n", escaped(item));

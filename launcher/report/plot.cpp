@@ -10,7 +10,7 @@
 namespace holdfast::launcher::report {
 namespace {
 
-constexpr double width = 560, height = 260, left = 62, right = 12, top = 30, bottom = 36;
+constexpr double width = 440, height = 250, left = 62, right = 12, top = 32, bottom = 36;
 
 }  // namespace
 
@@ -86,7 +86,7 @@ std::string svg(const Plot& plot) {
   const std::string title = escaped(plot.title);
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-      "role=\"img\" aria-label=\"{2}\" font-family=\"sans-serif\" font-size=\"13\" fill=\"currentColor\">\n"
+      "role=\"img\" aria-label=\"{2}\" font-family=\"sans-serif\" font-size=\"14\" fill=\"currentColor\">\n"
       "<text x=\"{3}\" y=\"14\" font-weight=\"bold\">{2}</text>\n",
       width, height, title, left);
   for (const double value : rows)

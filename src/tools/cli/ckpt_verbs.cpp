@@ -86,8 +86,12 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
         command.add_option("--shard-size", o.shard_bytes, "Of each file of a folder, at most (5GB)")
             ->transform(CLI::AsSizeValue(true))
             ->check(CLI::PositiveNumber);
-        command.add_option("--tokenizer", o.tokenizer, "Folder whose tokenizer goes into the new one")
-            ->type_name("DIR");
+        command
+            .add_option(
+                "--tokenizer", o.tokenizer,
+                "Folder whose tokenizer goes into the new one, or a SentencePiece model (what made the run's "
+                "tokens)")
+            ->type_name("PATH");
         auto* const merge = command.add_flag(
             "--merge", o.merge,
             "The model that adapters (also of a PEFT folder) were trained on, with them added");
