@@ -103,7 +103,7 @@ std::string svg(const Plot& plot) {
     const double at = x(static_cast<double>(mark.step));
     out += fmt::format(
         "<g{}><title>{}</title><path d=\"M{:.1f} {}V{}\" stroke=\"currentColor\" stroke-dasharray=\"{}\"/>"
-        "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" font-size=\"11\">{}</text></g>\n",
+        "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" font-size=\"13\">{}</text></g>\n",
         mark.fault ? " class=\"fault\" color=\"#c62828\"" : "", escaped(mark.words), at, top, height - bottom,
         mark.fault ? "none" : "3 3", at, top - 3, escaped(mark.label));
   }

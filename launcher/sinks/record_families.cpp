@@ -49,19 +49,28 @@ std::vector<Family> families_of(const StatusFacts& f) {
   for (const auto& attempt : s.attempts) lost_steps += static_cast<double>(attempt.lost_steps);
   std::vector<Family> out{
       {"holdfast_planned_steps", "Steps of the run.", {}, one(static_cast<double>(f.steps))},
-      {"holdfast_goodput_ratio", "Share of the time in which steps were done that last.", {}, one(s.time.goodput())},
+      {"holdfast_goodput_ratio",
+       "Share of the time in which steps were done that last.",
+       {},
+       one(s.time.goodput())},
       {"holdfast_lost_steps_total", "Steps that had to be done again.", {}, one(lost_steps)},
       {"holdfast_paused", "1: the run is held on order.", {}, one(s.paused ? 1 : 0)},
-      {"holdfast_saves_dropped", "Saves that failed or were skipped since the newest durable one.", {},
+      {"holdfast_saves_dropped",
+       "Saves that failed or were skipped since the newest durable one.",
+       {},
        one(s.dropped)},
       nodes_of(f),
       failures_of(s),
       time_of(s)};
   if (s.durable_step >= 0 && s.durable_at) {
-    out.push_back({"holdfast_durable_step", "Step of the newest durable checkpoint.", {},
+    out.push_back({"holdfast_durable_step",
+                   "Step of the newest durable checkpoint.",
+                   {},
                    one(static_cast<double>(s.durable_step))});
     out.push_back({"holdfast_durable_timestamp_seconds",
-                   "When the newest durable checkpoint became so, since 1970.", {}, one(*s.durable_at)});
+                   "When the newest durable checkpoint became so, since 1970.",
+                   {},
+                   one(*s.durable_at)});
   }
   return out;
 }

@@ -21,9 +21,10 @@ double peak_flops_of(std::string_view device) {
     double flops;
   };
   // The vendor's data sheets, without sparsity. The first row that fits.
-  static constexpr std::array rows{Row{"MIG", 0},           Row{"H100 PCIe", 756e12}, Row{"H100 NVL", 835.5e12},
-                                   Row{"H100", 989.4e12},   Row{"H200 NVL", 835.5e12}, Row{"H200", 989.4e12},
-                                   Row{"A100", 312e12}};
+  static constexpr std::array rows{
+      Row{"MIG", 0},         Row{"H100 PCIe", 756e12},  Row{"H100 NVL", 835.5e12},
+      Row{"H100", 989.4e12}, Row{"H200 NVL", 835.5e12}, Row{"H200", 989.4e12},
+      Row{"A100", 312e12}};
   for (const auto& [in_name, flops] : rows)
     if (device.find(in_name) != std::string_view::npos) return flops;
   return 0;

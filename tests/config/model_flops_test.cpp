@@ -6,8 +6,8 @@
 namespace holdfast::config {
 namespace {
 
-/// V 512, d 64, L 2, f 176, 4 heads, 2 for keys and values: 2 x 512 x 64 in both tables; a block has 12,288 in
-/// attention, 33,792 in SwiGLU, 128 in norms; 64 in the last norm.
+/// V 512, d 64, L 2, f 176, 4 heads, 2 for keys and values: 2 x 512 x 64 in both tables; a block has 12,288
+/// in attention, 33,792 in SwiGLU, 128 in norms; 64 in the last norm.
 constexpr double products = 512 * 64 + 2 * (12288 + 33792 + 128) + 64;
 constexpr double attention_of_100 = 12.0 * 2 * 4 * 16 * 100;
 

@@ -79,8 +79,7 @@ Json normalizer_of(const SentencePieceFacts& facts) {
 
 Json decoder_of(const SentencePieceFacts& facts) {
   Json steps = {replaces(space_piece, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
-  if (facts.dummy_prefix)
-    steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  if (facts.dummy_prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   return {{"type", "Sequence"}, {"decoders", steps}};
 }
 
@@ -119,7 +118,8 @@ std::optional<HfTokenizerFiles> hf_files_of_sentencepiece(std::string_view bytes
   const SentencePieceTokenizer ours(bytes, name);  // refuses what is none
   const auto facts = sentencepiece_facts(bytes);
   SentencePieceProcessor model;
-  if (!facts || !model.LoadFromSerializedProto(bytes).ok() || !expressible(*facts, model)) return std::nullopt;
+  if (!facts || !model.LoadFromSerializedProto(bytes).ok() || !expressible(*facts, model))
+    return std::nullopt;
   const std::string& unknown = model.IdToPiece(model.unk_id());
   HfTokenizerFiles out{{}, {}, ours.document_start(), ours.document_end()};
 

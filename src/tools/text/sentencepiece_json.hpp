@@ -16,8 +16,8 @@ struct HfTokenizerFiles {
 
 /// Of BPE models with byte fallback that rewrite nothing, as Llama 2's and those that are trained here; of
 /// others nothing. The tokens of a text are those of SentencePiece, with the one before them that begins
-/// texts. `max_tokens`: of a sequence, if known. Throws Error (usage) when `model` is no SentencePiece model; `name` is
-/// for messages.
+/// texts. `max_tokens`: of a sequence, if known. Throws Error (usage) when `model` is no SentencePiece model;
+/// `name` is for messages.
 std::optional<HfTokenizerFiles> hf_files_of_sentencepiece(std::string_view model, const std::string& name,
                                                           std::optional<int> max_tokens);
 
