@@ -124,7 +124,7 @@ def main(page, result, folder):
         if not holds:
             failed.append(" ".join(map(str, words)))
 
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(profile)
         browser.open_page()
         for scheme in ("light", "dark"):

@@ -138,15 +138,15 @@ TEST(Transformer, LossesOfSourcesAddUpToTheLossBitForBit) {
   const auto shape = micro(false);
   MemoryWeights w = lively(shape);
   auto options = options_of(2, 600);  // a row ends inside a chunk of the head
-  const TestBatch batch = make_batch(shape, 2, 600, true);
+  const TestBatch made = make_batch(shape, 2, 600, true);
   Stand together(shape, options);
   options.sources = 3;
   Stand apart(shape, options);
-  const auto all = loss_of(together.transformer, w, batch.batch());
+  const auto all = loss_of(together.transformer, w, made.batch());
   const auto gradients = w.gradients;
   std::vector<model::LossSum> losses(3);
   const auto by_source = [&](std::vector<std::int32_t> sources) {
-    model::Batch batch = batch.batch();
+    model::Batch batch = made.batch();
     batch.sources = sources;
     apart.transformer.forward_backward(w, batch);
     apart.transformer.take_losses(losses);
@@ -165,7 +165,7 @@ TEST(Transformer, LossesOfSourcesAddUpToTheLossBitForBit) {
   EXPECT_EQ(losses[1].sum, second.sum);
   by_source({1, 1});
   EXPECT_EQ(losses[1].sum, all.sum);
-  EXPECT_EQ(loss_of(apart.transformer, w, batch.batch()).sum, all.sum) << "without sources: of the first";
+  EXPECT_EQ(loss_of(apart.transformer, w, made.batch()).sum, all.sum) << "without sources: of the first";
 }
 
 TEST(Transformer, AsksForUnitsInTheWrittenOrder) {
