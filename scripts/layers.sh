@@ -61,7 +61,7 @@ launcher/job: launcher/agent/signs launcher/agent/ranks launcher/supervise launc
 launcher/drill: launcher/supervise launcher/record slurm src/config src/base
 launcher/report: launcher/supervise launcher/record src/config src/base
 launcher/watch: launcher/report launcher/supervise launcher/record slurm src/control src/base
-launcher/sinks: checkpoint/io src/base
+launcher/sinks: launcher/supervise checkpoint/io src/base
 launcher/cli: src/command_line launcher/health launcher/watch launcher/report launcher/sinks launcher/drill launcher/job launcher/agent/daemon launcher/agent/ranks launcher/supervise launcher/record launcher/plan slurm src/control src/config src/base
 '
 sits_on_hdf5='checkpoint/shards/h5.hpp checkpoint/shards/h5.cpp' # these may include it; others go through them

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "launcher/supervise/journal.hpp"
@@ -70,7 +71,16 @@ void take(Metrics& m, const json& object) {
   add(m.held_out, object, "held_out_loss");
   add(m.tokens_per_s, object, "tokens_per_s");
   add(m.step_s, object, "step_s");
+  add(m.mfu, object, "mfu");
+  add(m.mfu_causal, object, "mfu_causal");
   m.save_stall_s += number_in(object, "save_stall_s").value_or(0);
+  m.data_wait_s += number_in(object, "data_wait_s").value_or(0);
+  m.host_peak_bytes = std::max(m.host_peak_bytes, number_in(object, "host_peak_bytes").value_or(0));
+  m.device_peak_bytes = std::max(m.device_peak_bytes, number_in(object, "device_peak_bytes").value_or(0));
+  const auto sources = object.find("loss_by_source");
+  if (sources != object.end() && sources->is_object())
+    for (const auto& [source, loss] : sources->items())
+      if (loss.is_number()) m.loss_by_source[source].add(at, loss.get<double>());
   const auto saving = object.find("saving");
   if (saving != object.end() && saving->is_object() && number_in(*saving, "persist_s").value_or(0) > 0)
     add(m.persist_s, *saving, "persist_s");

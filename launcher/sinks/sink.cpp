@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <exception>
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -25,6 +26,19 @@ void give(const std::string& text, const std::vector<std::unique_ptr<Sink>>& sin
   const auto step = line.find("step");
   if (step == line.end() || !step->is_number_integer() || step->get<std::int64_t>() < 1) return;
   for (const auto& sink : sinks) sink->take(line);
+}
+
+/// One that fails keeps none of the others from it.
+void flush_all(const std::vector<std::unique_ptr<Sink>>& sinks) {
+  std::exception_ptr failed;
+  for (const auto& sink : sinks) {
+    try {
+      sink->flush();
+    } catch (const Error&) {
+      failed = std::current_exception();
+    }
+  }
+  if (failed) std::rethrow_exception(failed);
 }
 
 }  // namespace
@@ -55,7 +69,7 @@ void MetricsFeed::feed(const std::vector<std::unique_ptr<Sink>>& sinks) {
     }
     rest_.erase(0, begin);
   }
-  for (const auto& sink : sinks) sink->flush();
+  flush_all(sinks);
 }
 
 std::optional<double> number_in(const json& line, const char* key) {

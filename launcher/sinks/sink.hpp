@@ -18,7 +18,7 @@ class Sink {
   virtual void restart() = 0;
   /// One line of metrics.jsonl with its step, which is > 0. Lines of steps that were lost do not come.
   virtual void take(const nlohmann::json& line) = 0;
-  /// After the lines that were there. Throws Error.
+  /// After the lines that were there. Throws Error; what was not written then may be asked for again.
   virtual void flush() = 0;
 };
 

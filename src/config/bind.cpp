@@ -213,6 +213,10 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "what the backward pass computes again");
   t.add("train.device", &C::train, &Train::device, "auto, cpu or cuda");
   t.add("train.deterministic", &C::train, &Train::deterministic, "the same bits at every run on a GPU");
+  t.add(
+      "train.peak_tflops", &C::train, &Train::peak_tflops,
+      "TFLOP/s of one rank's device in bf16, for the MFU in the metrics; 0: as known of the GPU by its name",
+      at_least(0));
 
   t.add("eval.every", &C::eval, &Eval::every, "steps between losses on data.validation; 0: never",
         at_least(0));

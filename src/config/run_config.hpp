@@ -159,6 +159,8 @@ struct Train {
   Device device = Device::automatic;  ///< auto: a GPU where there is one that can be used
   bool deterministic =
       true;  ///< on a GPU: the same bits at every run; false: faster, and no two runs are the same
+  double peak_tflops = 0;  ///< TFLOP/s of one rank's device in bf16, for the MFU; 0: of GPUs that are known
+                           ///< by name (peak_flops_of), of others none
   bool operator==(const Train&) const = default;
 };
 

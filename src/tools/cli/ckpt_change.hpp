@@ -17,8 +17,8 @@ struct ExportOrder {
   /// fp32, bf16 or fp16; "": as it was imported, or with `merge` as the base is; or fp32.
   std::string dtype;
   std::int64_t shard_bytes = 5'000'000'000;  ///< of each file of a folder, at most
-  /// Folder whose tokenizer goes along; empty: none does, but with `merge` the one that lies beside the
-  /// adapters or the base.
+  /// Folder whose tokenizer goes along, or a SentencePiece model; empty: the one that made the run's tokens,
+  /// with `merge` the one that lies beside the adapters or the base, where there is one.
   std::filesystem::path tokenizer;
   bool merge = false;          ///< `path` holds adapters: the model with them added. It may be a PEFT folder
   std::filesystem::path base;  ///< what they are added to; empty: the weights that they name

@@ -8,10 +8,13 @@
 #include "checkpoint/exchange/export.hpp"
 #include "src/base/error.hpp"
 #include "src/config/load.hpp"
+#include "src/data/tokenizer_files.hpp"
 #include "src/tools/cli/ckpt_change.hpp"
 #include "src/tools/cli/ckpt_folder.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
 #include "src/tools/cli/merged_model.hpp"
+#include "src/tools/cli/run_settings.hpp"
+#include "src/tools/text/sentencepiece_json.hpp"
 
 namespace holdfast::tool {
 namespace {
@@ -96,6 +99,19 @@ int export_alone(const ExportOrder& order, const config::AdapterFacts& facts, co
   return static_cast<int>(Exit::done);
 }
 
+/// Folder or SentencePiece model that made the run's tokens; "" where that is not known, or not there any
+/// more.
+fs::path tokenizer_of_tokens(const fs::path& step_dir) {
+  try {
+    const auto run = run_config_of(step_dir);
+    const fs::path known = run ? tokenizer_of(*run) : fs::path();
+    if (known.empty() || fs::is_directory(known) || text::find_own_model(known)) return known;
+    return data::tokenizer_files(known.parent_path()).empty() ? fs::path() : known.parent_path();
+  } catch (const Error&) {  // the checkpoint can be exported without it
+    return {};
+  }
+}
+
 /// Checkpoints of adapters had no table [adapters] at first.
 void refuse_unscaled(const fs::path& step_dir, const Manifest& manifest) {
   if (std::ranges::any_of(manifest.tensors,
@@ -121,7 +137,8 @@ int ckpt_export(const ExportOrder& order, std::ostream& out) {
     return export_alone(order, *facts, model, out);
   refuse_unscaled(step_dir, manifest);
   if (is_one_file(order)) return write_file(order, model, out);
-  model.folder = {order.shard_bytes, clean(order.tokenizer), {}};
+  const fs::path tokenizer = order.tokenizer.empty() ? tokenizer_of_tokens(step_dir) : clean(order.tokenizer);
+  model.folder = {order.shard_bytes, tokenizer, {}};
   return write_folder(order, config::parse_model(toml, step_dir.string()), model, out);
 }
 

@@ -101,8 +101,12 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
             ->transform(CLI::AsSizeValue(true))
             ->check(CLI::PositiveNumber)
             ->excludes(dcp);
-        command.add_option("--tokenizer", o.tokenizer, "Folder whose tokenizer goes into the new one")
-            ->type_name("DIR")
+        command
+            .add_option(
+                "--tokenizer", o.tokenizer,
+                "Folder whose tokenizer goes into the new one, or a SentencePiece model (what made the run's "
+                "tokens)")
+            ->type_name("PATH")
             ->excludes(dcp);
         auto* const merge = command.add_flag(
             "--merge", o.merge,

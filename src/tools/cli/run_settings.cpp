@@ -10,6 +10,7 @@
 #include "src/data/tokenizer_files.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
 #include "src/tools/corpus/settings.hpp"
+#include "src/tools/text/sentencepiece_json.hpp"
 
 namespace holdfast::tool {
 namespace {
@@ -25,6 +26,7 @@ bool is_file(const fs::path& path) {
 bool is_tokenizer(const fs::path& path, const std::string& identity) {
   auto candidates = data::tokenizer_files(path);
   if (is_file(path)) candidates.push_back(path);
+  if (const auto own = text::find_own_model(path)) candidates.push_back(*own);
   return std::ranges::any_of(candidates, [&](const fs::path& file) {
     return data::hex(data::hash_bytes(files::read_text(file))) == identity;
   });
@@ -47,7 +49,10 @@ fs::path tokenizer_of(const config::RunConfig& run) {
     if (!tokenizer.is_object() || !tokenizer.contains("path") || !tokenizer["path"].is_string()) continue;
     const fs::path path = tokenizer["path"].get<std::string>();
     const Card identity = tokenizer.value("identity", Card());
-    if (identity.is_string() && is_tokenizer(path, identity.get<std::string>())) return path;
+    if (!identity.is_string()) continue;
+    // A relative path was meant from where the tokens were made, and what was trained lies beside them.
+    for (const fs::path& where : {path, card_path.parent_path() / path.filename()})
+      if (is_tokenizer(where, identity.get<std::string>())) return where;
   }
   return {};
 }
