@@ -8,11 +8,14 @@
 #include "launcher/supervise/journal.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/config/shown.hpp"
 
 namespace holdfast::launcher::report {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::uint64_t longest_line = 64 * 1024;  // bytes
 
 /// Null where there is no such file, or where it is no JSON object; the latter is a gap.
 json object_in(const std::filesystem::path& file, std::vector<std::string>& gaps) {
@@ -46,6 +49,15 @@ void read_metrics(const std::filesystem::path& file, Metrics& metrics, std::vect
 }
 
 }  // namespace
+
+std::optional<json> last_metrics_line(const std::filesystem::path& file) {
+  if (!files::is_there(file)) return std::nullopt;
+  std::string text = files::read_end(file, longest_line);
+  // What stands behind the last line feed is still being written.
+  text.resize(text.find_last_of('\n') == std::string::npos ? 0 : text.find_last_of('\n'));
+  const json line = json::parse(text.substr(text.find_last_of('\n') + 1), nullptr, false);
+  return line.is_object() ? std::optional(line) : std::nullopt;
+}
 
 void take_line(Metrics& metrics, const std::string& line) {
   take(metrics, json::parse(line, nullptr, false));
@@ -89,7 +101,7 @@ void take(Metrics& m, const json& object) {
 Facts read_facts(const RunDir& run) {
   Facts facts;
   facts.dir = run.path.string();
-  const auto settings = config::load(run.config()).config;
+  const auto settings = config::read_settings(run);
   facts.name = settings.run.name;
   facts.steps = settings.train.steps;
   facts.settings = config::changed_settings(config::RunConfig{}, settings);

@@ -31,6 +31,9 @@ void take_line(Metrics& metrics, const std::string& line);
 /// The same once it is parsed.
 void take(Metrics& metrics, const nlohmann::json& line);
 
+/// The newest whole line of a file of metrics; nothing: there is none yet. Throws Error.
+std::optional<nlohmann::json> last_metrics_line(const std::filesystem::path& file);
+
 struct Facts {
   std::string dir, name;
   std::int64_t steps = 0;                       ///< train.steps

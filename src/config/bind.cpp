@@ -110,6 +110,9 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("slurm.time", &C::slurm, &Slurm::time, "as sbatch --time, D-HH:MM:SS");
   t.add("slurm.constraint", &C::slurm, &Slurm::constraint, "as sbatch --constraint");
   t.add("slurm.bundle", &C::slurm, &Slurm::bundle, "bundle to bring to nodes that have nothing of Holdfast");
+  t.add("slurm.comment_s", &C::slurm, &Slurm::comment_s,
+        "s between updates of the job's comment in SLURM, which says step, loss and state; 0: none",
+        between(0, 86400));
   t.add("slurm.extra", &C::slurm, &Slurm::extra, "further sbatch arguments, one per element");
 
   t.add("container.image", &C::container, &Container::image, "image in which the agents and ranks run");

@@ -97,6 +97,13 @@ bool is_module(const std::string& name) {
   return !begins;
 }
 
+void check_slurm(const Slurm& s) {
+  constexpr int least_s = 60;
+  if (s.comment_s > 0 && s.comment_s < least_s)
+    refuse(fmt::format("slurm.comment_s = {} is too short", s.comment_s),
+           "each update is a request to slurmctld", fmt::format("Use {} or more, or 0 for none?", least_s));
+}
+
 void check_rank(const Rank& r) {
   if (r.command.empty() || r.command.front().empty())
     refuse("rank.command is empty", "a rank needs a program", "Leave it out for holdfast-train?");
@@ -126,6 +133,7 @@ void check_launch(const RunConfig& config) {
   check_shrinking(config);
   check_container(config.container);
   check_rank(config.rank);
+  check_slurm(config.slurm);
 }
 
 }  // namespace holdfast::config

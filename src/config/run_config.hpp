@@ -62,6 +62,8 @@ struct Slurm {
   std::vector<std::string> extra;  ///< further sbatch arguments, one per element, never evaluated by a shell
   std::string
       bundle;  ///< archive made by scripts/bundle.sh that the job brings to its nodes; "": Holdfast is there
+  int comment_s =
+      300;  ///< how often the job's comment says how the run gets on, 60 s or more; 0: it is left alone
   bool operator==(const Slurm&) const = default;
 };
 

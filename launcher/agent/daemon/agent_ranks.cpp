@@ -251,8 +251,8 @@ void Agent::start_rank(int number) {
   if (variables != pmix_variables_.end())
     for (const auto& variable : variables->second) command.environment->push_back(variable);
   try {
-    files::replace_atomically(scratch_.key(number),
-                              to_hex(rank_key(secret_, {number, order.attempt})) + "\n");
+    files::replace_atomically(scratch_.key(number), to_hex(rank_key(secret_, {number, order.attempt})) + "\n",
+                              files::for_owner);
     command.output = spooled(scratch_, run_, rank_log(run_, order.attempt, number));
     const auto ended = [this, number, attempt = order.attempt](int status) {
       rank_is_gone(number, attempt, status);
