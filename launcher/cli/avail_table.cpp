@@ -44,7 +44,7 @@ std::string shape_of(const slurm::PresentNode& node) {
 }
 
 std::vector<IdleBlock> blocks_of(const std::vector<std::string>& idle,
-                             const std::vector<slurm::ScalableUnit>& units) {
+                                 const std::vector<slurm::ScalableUnit>& units) {
   std::vector<IdleBlock> blocks;
   for (const auto& unit : units) {
     IdleBlock block{unit.name, {}};
@@ -52,8 +52,8 @@ std::vector<IdleBlock> blocks_of(const std::vector<std::string>& idle,
       if (std::ranges::find(idle, node) != idle.end()) block.idle.push_back(node);
     if (!block.idle.empty()) blocks.push_back(std::move(block));
   }
-  std::ranges::stable_sort(blocks,
-                           [](const IdleBlock& a, const IdleBlock& b) { return a.idle.size() > b.idle.size(); });
+  std::ranges::stable_sort(
+      blocks, [](const IdleBlock& a, const IdleBlock& b) { return a.idle.size() > b.idle.size(); });
   return blocks;
 }
 
@@ -64,7 +64,8 @@ std::vector<PartitionNow> partitions_of(const slurm::Availability& now, const st
     if (!only.empty() && node.partition != only) continue;
     auto it = std::ranges::find(out, node.partition, &PartitionNow::name);
     if (it == out.end())
-      it = out.insert(it, {node.partition, node.time_limit, node.is_default, node.partition_up, {}, {}, {}, {}});
+      it = out.insert(it,
+                      {node.partition, node.time_limit, node.is_default, node.partition_up, {}, {}, {}, {}});
     ++it->nodes[node.use];
     it->shapes.insert(shape_of(node));
     if (node.use == NodeUse::idle) it->idle.push_back(node.name);
@@ -80,15 +81,16 @@ using AvailRow = std::array<std::string, 9>;
 
 AvailRow avail_row(const PartitionNow& p) {
   const auto count = [&](NodeUse use) { return std::to_string(p.of(use)); };
-  return {p.name + (p.is_default ? "*" : "") + (p.up ? "" : " (down)"),
-          p.time_limit,
-          std::to_string(p.all()),
-          count(NodeUse::idle),
-          count(NodeUse::busy),
-          std::to_string(p.of(NodeUse::reserved) + p.of(NodeUse::powered_down)),
-          count(NodeUse::away),
-          fmt::format("{}", fmt::join(p.shapes, ", ")),
-          p.blocks.empty() ? "-" : fmt::format("{} ({})", p.blocks.front().idle.size(), p.blocks.front().name)};
+  return {
+      p.name + (p.is_default ? "*" : "") + (p.up ? "" : " (down)"),
+      p.time_limit,
+      std::to_string(p.all()),
+      count(NodeUse::idle),
+      count(NodeUse::busy),
+      std::to_string(p.of(NodeUse::reserved) + p.of(NodeUse::powered_down)),
+      count(NodeUse::away),
+      fmt::format("{}", fmt::join(p.shapes, ", ")),
+      p.blocks.empty() ? "-" : fmt::format("{} ({})", p.blocks.front().idle.size(), p.blocks.front().name)};
 }
 
 std::string partition_table(const std::vector<PartitionNow>& partitions) {
@@ -143,9 +145,8 @@ json avail_json(const slurm::Availability& now, const std::string& partition) {
   for (const auto& p : partitions_of(now, partition)) {
     json blocks = json::array();
     for (const auto& block : p.blocks)
-      blocks.push_back({{"name", block.name},
-                        {"idle", block.idle.size()},
-                        {"idle_nodes", slurm::compress(block.idle)}});
+      blocks.push_back(
+          {{"name", block.name}, {"idle", block.idle.size()}, {"idle_nodes", slurm::compress(block.idle)}});
     partitions.push_back({{"name", p.name},
                           {"default", p.is_default},
                           {"up", p.up},

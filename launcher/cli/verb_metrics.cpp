@@ -11,6 +11,7 @@
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/load.hpp"
+#include "src/config/shown.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -79,7 +80,7 @@ void add_metrics(CLI::App& app, int& exit_code) {
                   "'holdfast metrics " + options->run + " --tensorboard FOLDER'");
     slurm::ClusterCli cluster;
     const RunDir run = find_run(options->run, cluster);
-    const auto config = config::load(run.config()).config;
+    const auto config = config::read_settings(run);
     Sinks out;
     if (!options->tensorboard.empty())
       out.push_back(std::make_unique<sinks::TensorBoard>(options->tensorboard));

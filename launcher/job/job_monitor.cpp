@@ -10,6 +10,7 @@
 #include "launcher/job/agent_steps.hpp"
 #include "launcher/job/container.hpp"
 #include "launcher/job/job_roster.hpp"
+#include "launcher/job/preparation.hpp"
 #include "launcher/job/progress_teller.hpp"
 #include "launcher/job/requeue.hpp"
 #include "launcher/job/run_owner.hpp"
@@ -282,7 +283,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   const auto here = allocation(cluster, env);
   const Plan plan = make_plan(config, model, facts, here.nodes, here.batch_host);
   for (const auto& warning : plan.warnings) log::warn("{}", warning);
-  write_plan(run, plan);
+  write_plan(run, plan_for_group(plan, config.rank));
   Roster roster = make_roster(plan, cluster, env.job, config.supervise.port);
   roster.work = rank_work(plan, config, model, facts);
   roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), replay(run));

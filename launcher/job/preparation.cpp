@@ -1,5 +1,6 @@
 #include "launcher/job/preparation.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "launcher/agent/ranks/programs.hpp"
@@ -12,6 +13,7 @@
 #include "src/base/error.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
+#include "src/config/shown.hpp"
 
 namespace holdfast::launcher {
 
@@ -39,12 +41,19 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
     out.plan.warnings.push_back(std::move(warning));
   const auto job = batch_job(config, out.files.facts, out.run, this_program());
   out.submission = {out.run.script(), slurm::submit_arguments(job)};
-  out.files.plan = to_json(out.plan).dump(2) + "\n";
+  out.files.plan = to_json(plan_for_group(out.plan, config.rank)).dump(2) + "\n";
   out.files.script = slurm::script_text(job);
   out.files.config = std::move(config);
   check_run_dir(out.run, out.files,
                 slurm::inside_a_job() ? std::optional(slurm::job_env().job) : std::nullopt);
   return out;
+}
+
+Plan plan_for_group(Plan plan, const config::Rank& rank) {
+  for (auto& variable : plan.environment)
+    if (std::ranges::find(rank.environment, variable) != rank.environment.end())
+      variable = variable.substr(0, variable.find('=') + 1) + config::not_shown;
+  return plan;
 }
 
 void take_run_dir(const Preparation& prepared, slurm::JobId job, slurm::Cluster& cluster) {

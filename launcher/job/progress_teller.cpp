@@ -15,7 +15,8 @@ constexpr Millis between_looks{2000};
 constexpr std::chrono::seconds slurm_limit{5}, last_slurm_limit{2};  // of each of two questions
 constexpr Millis slurm_end_limit{11000};                             // a little more than both
 constexpr std::chrono::seconds last_look_limit{5};
-constexpr double least_pause_s = 10, usual_least_s = 60;  // between comments; the first: after an attempt's end
+constexpr double least_pause_s = 10,
+                 usual_least_s = 60;  // between comments; the first: after an attempt's end
 
 enum class Commented { taken, kept, failed };
 
@@ -95,8 +96,8 @@ void ProgressTeller::tell(const Seen& seen) {
 
 void ProgressTeller::comment(const StatusFacts& facts) {
   if (setup_.comment_s == 0 || !comment_is_ours_ || to_slurm_.busy_for()) return;
-  const auto ended = std::ranges::count_if(
-      facts.state.attempts, [](const auto& attempt) { return attempt.ended_at.has_value(); });
+  const auto ended = std::ranges::count_if(facts.state.attempts,
+                                           [](const auto& attempt) { return attempt.ended_at.has_value(); });
   const double now = loop_.steady_seconds();
   const std::string state = headline(facts);
   const double pause = ended != ended_attempts_    ? least_pause_s

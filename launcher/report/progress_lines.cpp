@@ -90,7 +90,8 @@ std::string job_comment(const StatusFacts& f) {
   if (f.last_step) {
     out["step"] = f.last_step->value("step", std::int64_t{0});
     if (f.own_trainer) out["of"] = f.steps;
-    if (const auto loss = number_of(*f.last_step, "loss")) out["loss"] = json::parse(fmt::format("{:.4g}", *loss));
+    if (const auto loss = number_of(*f.last_step, "loss"))
+      out["loss"] = json::parse(fmt::format("{:.4g}", *loss));
   }
   out["state"] = headline(f);
   return out.dump(-1, ' ', true, json::error_handler_t::replace);

@@ -20,8 +20,8 @@ class ProgressLines {
   ProgressLines(const std::vector<LogEntry>& before, const std::optional<nlohmann::json>& last_step);
 
   /// Events that are new, and where a step is new and the last line about one is long enough ago: the step.
-  /// `now`: seconds of a clock that began with this. Such lines come after 10 s, and then ever more seldom, up
-  /// to one in ten minutes.
+  /// `now`: seconds of a clock that began with this. Such lines come after 10 s, and then ever more seldom,
+  /// up to one in ten minutes.
   std::vector<std::string> more(const std::vector<LogEntry>& events,
                                 const std::optional<nlohmann::json>& last_step, std::int64_t steps,
                                 double now);

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <exception>
+#include <utility>
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -52,7 +53,9 @@ void MetricsFeed::feed(const std::vector<std::unique_ptr<Sink>>& sinks) {
     if (inode_ != 0)
       for (const auto& sink : sinks) sink->restart();
     inode_ = facts.st_ino;
-    at_ = 0;
+    const auto size = static_cast<std::uint64_t>(facts.st_size);
+    at_ = size > most_bytes_ ? size - most_bytes_ : 0;
+    in_a_line_ = at_ > 0;
     rest_.clear();
   }
   std::string block(read_block, '\0');
@@ -64,7 +67,7 @@ void MetricsFeed::feed(const std::vector<std::unique_ptr<Sink>>& sinks) {
     rest_.append(block.data(), static_cast<unsigned long>(got));
     std::string::size_type begin = 0;
     for (auto end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
-      give(rest_.substr(begin, end - begin), sinks);
+      if (!std::exchange(in_a_line_, false)) give(rest_.substr(begin, end - begin), sinks);
       begin = end + 1;
     }
     rest_.erase(0, begin);

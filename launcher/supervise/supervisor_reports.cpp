@@ -251,6 +251,8 @@ control::OrderTaken Supervisor::order(const control::Order& what) {
       for (const NodeView& view : views()) {
         const int n = static_cast<int>(nodes.size());
         nodes.push_back({view, checks_.newest(n).why, nodes_.age_s(n, now_)});
+        if (const int slot = attempt_.slot_of(n); slot >= 0 && state_.attempt_live())
+          nodes.back().ranks = attempt_.progress_of(slot);
       }
       answer.says = node_list(roster_, state_, placement(), nodes);
       break;

@@ -15,13 +15,24 @@ using ::testing::Pair;
 using ::testing::SizeIs;
 
 TEST(Availability, states_of_nodes) {
-  const std::map<std::string, NodeUse> known = {
-      {"idle", NodeUse::idle},           {"idle~", NodeUse::powered_down}, {"idle-", NodeUse::busy},
-      {"idle*", NodeUse::away},          {"reserved", NodeUse::reserved},  {"idle$", NodeUse::reserved},
-      {"mixed", NodeUse::busy},          {"mixed-", NodeUse::busy},        {"allocated#", NodeUse::busy},
-      {"completing", NodeUse::busy},     {"planned", NodeUse::busy},       {"down*", NodeUse::away},
-      {"drained", NodeUse::away},        {"draining", NodeUse::away},      {"maint", NodeUse::away},
-      {"powered_down~", NodeUse::powered_down}, {"", NodeUse::away},       {"a new word", NodeUse::away}};
+  const std::map<std::string, NodeUse> known = {{"idle", NodeUse::idle},
+                                                {"idle~", NodeUse::powered_down},
+                                                {"idle-", NodeUse::busy},
+                                                {"idle*", NodeUse::away},
+                                                {"reserved", NodeUse::reserved},
+                                                {"idle$", NodeUse::reserved},
+                                                {"mixed", NodeUse::busy},
+                                                {"mixed-", NodeUse::busy},
+                                                {"allocated#", NodeUse::busy},
+                                                {"completing", NodeUse::busy},
+                                                {"planned", NodeUse::busy},
+                                                {"down*", NodeUse::away},
+                                                {"drained", NodeUse::away},
+                                                {"draining", NodeUse::away},
+                                                {"maint", NodeUse::away},
+                                                {"powered_down~", NodeUse::powered_down},
+                                                {"", NodeUse::away},
+                                                {"a new word", NodeUse::away}};
   for (const auto& [state, use] : known) EXPECT_EQ(node_use(state), use) << state;
 }
 

@@ -17,11 +17,12 @@ using ::testing::HasSubstr;
 class Avail : public ::testing::Test {
  protected:
   Avail() {
-    tools.answer("sinfo",
-                 "n1|debug|up|30:00|idle|(null)\n"
-                 "n1|gpu*|up|2-00:00:00|idle|gpu:h100:8(S:0-1)\nn2|gpu*|up|2-00:00:00|mixed|gpu:h100:8(S:0-1)\n"
-                 "n3|gpu*|up|2-00:00:00|idle|gpu:h100:8(S:0-1)\nn4|gpu*|up|2-00:00:00|idle|gpu:a100:4\n"
-                 "n5|gpu*|up|2-00:00:00|reserved|gpu:a100:4\nn6|gpu*|up|2-00:00:00|down*|gpu:a100:4\n");
+    tools.answer(
+        "sinfo",
+        "n1|debug|up|30:00|idle|(null)\n"
+        "n1|gpu*|up|2-00:00:00|idle|gpu:h100:8(S:0-1)\nn2|gpu*|up|2-00:00:00|mixed|gpu:h100:8(S:0-1)\n"
+        "n3|gpu*|up|2-00:00:00|idle|gpu:h100:8(S:0-1)\nn4|gpu*|up|2-00:00:00|idle|gpu:a100:4\n"
+        "n5|gpu*|up|2-00:00:00|reserved|gpu:a100:4\nn6|gpu*|up|2-00:00:00|down*|gpu:a100:4\n");
     tools.answer("scontrol",
                  "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-2]\nSwitchName=leaf2 Level=0 LinkSpeed=1 "
                  "Nodes=n[3-6]\nSwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-6] Switches=leaf[1-2]\n"
@@ -43,7 +44,8 @@ class Avail : public ::testing::Test {
 TEST_F(Avail, ShowsPartitionsWithTheLargestBlockThatIsIdle) {
   const auto done = avail();
   ASSERT_EQ(done.status, 0) << done.err;
-  EXPECT_THAT(done.out, ContainsRegex("gpu\\* +2-00:00:00 +6 +3 +1 +1 +1 +4 a100, 8 h100 +2 \\(leaf2\\)\ndebug"));
+  EXPECT_THAT(done.out,
+              ContainsRegex("gpu\\* +2-00:00:00 +6 +3 +1 +1 +1 +4 a100, 8 h100 +2 \\(leaf2\\)\ndebug"));
   EXPECT_THAT(done.out, ContainsRegex("debug +30:00 +1 +1 +0 +0 +0 +none +1 \\(leaf1\\)"));
   EXPECT_THAT(done.out, HasSubstr("reservation course: 1 nodes (n5), now, 2026-11-25 16:40 to 2026-11-25 "
                                   "18:40, for accounts teaching\n"));

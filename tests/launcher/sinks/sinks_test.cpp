@@ -78,6 +78,17 @@ TEST_F(SinksTest, LinesComeOnceWholeAndInOrder) {
   EXPECT_EQ(seen.flushes, 2);
 }
 
+TEST_F(SinksTest, OfALongFileOnlyTheEndIsReadInWholeLines) {
+  Seen seen;
+  add<SpySink>(seen);
+  append("{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+  MetricsFeed end(file_, 15);  // the last line, and a part of that before
+  end.feed(sinks_);
+  EXPECT_THAT(seen.steps, ElementsAre(3));
+  append("{\"step\":4}\n");
+  end.feed(sinks_);
+  EXPECT_THAT(seen.steps, ElementsAre(3, 4));
+}
 TEST_F(SinksTest, AFileThatWasReplacedComesAgainFromItsBeginning) {
   Seen seen;
   add<SpySink>(seen);
