@@ -35,13 +35,14 @@ checkpoint/shards: checkpoint/io checkpoint/index src/base
 checkpoint/verify: checkpoint/shards checkpoint/io checkpoint/index src/base
 checkpoint/exchange: checkpoint/shards checkpoint/io checkpoint/index src/base
 src/weights: checkpoint/exchange checkpoint/shards checkpoint/io checkpoint/index src/config src/base
+src/preflight: src/weights checkpoint/index src/data src/config src/base
 src/train/common: src/comm src/config src/base
 src/train/state: src/train/common checkpoint/index src/shard src/device src/comm src/config src/base
 src/train/local: src/train/state src/train/common checkpoint/index src/optim src/model src/shard src/device src/comm src/tensor src/config src/base
-src/train/engine: src/train/local src/train/state src/train/common src/weights checkpoint/exchange checkpoint/index src/optim src/data src/model src/shard src/device src/comm src/kernels src/tensor src/control src/config src/base
+src/train/engine: src/train/local src/train/state src/train/common src/weights checkpoint/index src/optim src/data src/model src/shard src/device src/comm src/kernels src/tensor src/control src/config src/base
 src/train/save: src/train/local src/train/state src/train/common checkpoint/shards checkpoint/index src/shard src/comm src/control src/config src/base
-src/train/restore: src/train/engine src/train/local src/train/state src/train/common checkpoint/shards checkpoint/index src/shard src/comm src/config src/base
-src/train/loop: src/train/restore src/train/save src/train/engine src/train/local src/train/state src/train/common checkpoint/index src/optim src/data src/device src/comm src/tensor src/control src/config src/flight src/base
+src/train/restore: src/train/engine src/train/local src/train/state src/train/common src/preflight checkpoint/shards checkpoint/index src/shard src/comm src/config src/base
+src/train/loop: src/train/restore src/train/save src/train/engine src/train/local src/train/state src/train/common src/preflight checkpoint/index src/optim src/data src/device src/comm src/tensor src/control src/config src/flight src/base
 src/tools/text: src/data src/base
 src/tools/chat: src/tools/text src/base
 src/tools/corpus: src/tools/chat src/tools/text src/data src/base
@@ -58,11 +59,11 @@ launcher/agent/ranks: launcher/pmix launcher/supervise src/nvml src/control src/
 launcher/agent/leader: launcher/agent/ranks launcher/supervise launcher/record slurm checkpoint/index src/control src/config src/base
 launcher/agent/daemon: launcher/pmix launcher/agent/leader launcher/agent/ranks launcher/agent/signs launcher/supervise slurm src/control src/config src/base
 launcher/report: launcher/supervise launcher/record src/config src/base
-launcher/job: launcher/report launcher/agent/signs launcher/agent/ranks launcher/supervise launcher/record launcher/plan slurm checkpoint/index src/data src/control src/config src/base
+launcher/job: launcher/report launcher/agent/signs launcher/agent/ranks launcher/supervise launcher/record launcher/plan slurm src/preflight checkpoint/index src/control src/config src/base
 launcher/drill: launcher/supervise launcher/record slurm src/config src/base
 launcher/watch: launcher/report launcher/supervise launcher/record slurm src/control src/base
 launcher/sinks: launcher/supervise checkpoint/io src/base
-launcher/cli: src/command_line launcher/health launcher/watch launcher/report launcher/sinks launcher/drill launcher/job launcher/agent/daemon launcher/agent/ranks launcher/supervise launcher/record launcher/plan checkpoint/index slurm src/control src/config src/base
+launcher/cli: src/command_line launcher/health launcher/watch launcher/report launcher/sinks launcher/drill launcher/job launcher/agent/daemon launcher/agent/ranks launcher/supervise launcher/record launcher/plan checkpoint/index slurm src/preflight src/control src/config src/base
 '
 sits_on_hdf5='checkpoint/shards/h5.hpp checkpoint/shards/h5.cpp' # these may include it; others go through them
 

@@ -170,12 +170,14 @@ std::vector<std::string> joined(const std::vector<std::string>& typed) {
     const bool is_long = word.starts_with("--");
     const std::string name = is_long ? word.substr(0, word.find('=')) : word.substr(0, 2);
     if (name == "--")
-      throw Error(Exit::usage, "sbatch takes no second '--'", "everything after the first one is for it");
+      throw Error(Exit::usage, "sbatch takes no second '--'", "everything after the first one is for it",
+                  "Leave it out?");
     for (const auto& [option, why] : owned) {
       // sbatch knows abbreviations: "--out" is "--output".
       const bool same = is_long ? option.starts_with(name) && name.size() > 3 : option == name;
       if (same)
-        throw Error(Exit::usage, "sbatch's " + std::string(option) + " cannot be given", std::string(why));
+        throw Error(Exit::usage, "sbatch's " + std::string(option) + " cannot be given", std::string(why),
+                    "Leave it out; 'holdfast submit --help' has Holdfast's own options");
     }
     out.push_back(word);
     open = is_long ? word.find('=') == std::string::npos : word.size() == 2;

@@ -45,12 +45,12 @@ Finished call(std::vector<std::string> argv, milliseconds limit) {
 }
 
 /// `doing`: "cannot submit the job", "cannot read the nodes", ...
-[[noreturn]] void refuse(const std::string& doing, const Finished& done) {
+[[noreturn]] void refuse(const std::string& doing, const Finished& done, const std::string& hint = "") {
   const Exit kind = kind_of_failure(done.err);
   std::string why = complaint(done.err);
   if (done.err.empty()) why += fmt::format(", exit code {}", done.status);
   throw Error(kind, doing, std::move(why),
-              kind == Exit::transient ? "Try again when slurmctld is back." : "");
+              kind == Exit::transient ? "Try again when slurmctld is back." : hint);
 }
 
 }  // namespace
@@ -83,7 +83,9 @@ JobId ClusterCli::submit(const Submission& submission, milliseconds limit) {
     throw;
   }
   if (done.status != 0 && says_no_answer(done.err)) throw OutcomeUnknown(complaint(done.err));
-  if (done.status != 0) refuse("SLURM did not take the job", done);
+  if (done.status != 0)
+    refuse("SLURM did not take the job", done,
+           "Set -p, -A, -q, -t, -C or slurm.extra otherwise? 'sinfo' lists partitions");
   return read_submitted(done.out);
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "checkpoint/exchange/safetensors_model.hpp"
 #include "checkpoint/index/safetensors.hpp"
 #include "checkpoint/index/safetensors_index.hpp"
+#include "checkpoint/index/safetensors_model.hpp"
 #include "checkpoint/io/memory_file.hpp"
 #include "checkpoint/shards/h5.hpp"
 #include "src/base/as_size.hpp"

@@ -46,7 +46,4 @@ WholeFile plan_polyglot(std::span<const LogicalTensor> tensors, DType type);
 /// step and the facts as attributes of its root.
 WholeFile plan_consolidated(const Manifest& manifest);
 
-inline constexpr std::string_view model_family = "model/";
-inline constexpr const char* hdf5_meta_tensor = "__hdf5_meta__";
-
 }  // namespace holdfast::checkpoint

@@ -8,9 +8,10 @@
 #include <iterator>
 
 #include "checkpoint/exchange/export.hpp"
-#include "checkpoint/exchange/safetensors_model.hpp"
+#include "checkpoint/exchange/safetensors_source.hpp"
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/commit.hpp"
+#include "checkpoint/index/safetensors_model.hpp"
 #include "checkpoint/io/direct_reader.hpp"
 #include "checkpoint/shards/shard_writer.hpp"
 #include "src/base/as_size.hpp"
@@ -118,6 +119,7 @@ Imported import_safetensors(const ImportOrder& order, const CopyProgress& progre
   const Source source(order.source);
   Imported imported;
   imported.skipped = safetensors::require_model(source, order.model, order.tied);
+  if (order.tied) safetensors::require_tied_head(source);
   Facts facts = order.facts;
   facts.data_identity = safetensors::imported_identity(source, order.model);
   if (std::error_code ignored; fs::exists(committed_path(order.checkpoints, 0), ignored))

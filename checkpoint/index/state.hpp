@@ -13,6 +13,9 @@
 
 namespace holdfast::checkpoint {
 
+inline constexpr std::string_view model_family = "model/";
+inline constexpr const char* hdf5_meta_tensor = "__hdf5_meta__";  ///< of files that HDF5 reads, too
+
 /// A whole tensor, row-major. A vector has rows = 1. Names: "model/<hf name>", "optim/exp_avg/<hf name>",
 /// "optim/exp_avg_sq/<hf name>".
 struct LogicalTensor {

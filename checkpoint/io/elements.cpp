@@ -1,18 +1,14 @@
 #include "checkpoint/io/elements.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 
-#include "src/base/as_size.hpp"
 #include "src/base/dtype.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
-
-constexpr std::array<std::string_view, 4> dtype_names = {"F32", "BF16", "F16", "F64"};
 
 /// IEEE half precision: 5 bits of exponent with bias 15, 10 of mantissa. Every value is an fp32 too.
 float half_to_float(std::uint16_t bits) {
@@ -59,14 +55,6 @@ void narrow(std::span<const float> from, std::byte* to, Convert one) {
 }
 
 }  // namespace
-
-std::string_view name_of(Element element) { return dtype_names[as_size(element)]; }
-
-std::optional<Element> element_called(std::string_view dtype) {
-  for (std::size_t i = 0; i < dtype_names.size(); ++i)
-    if (dtype_names[i] == dtype) return static_cast<Element>(i);
-  return {};
-}
 
 void to_fp32(Element element, const std::byte* from, std::span<float> to) {
   switch (element) {

@@ -1,22 +1,11 @@
 #pragma once
-// What the elements of a model's weights can be in other people's files, and what they are as fp32, which is
-// what weights are here.
+// What the elements of a model's weights in other people's files are as fp32, which is what weights are here.
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <span>
-#include <string_view>
+
+#include "checkpoint/index/element.hpp"
 
 namespace holdfast::checkpoint {
-
-enum class Element : std::uint8_t { f32, bf16, f16, f64 };
-
-constexpr std::int64_t bytes_of(Element element) {
-  return element == Element::f64 ? 8 : element == Element::f32 ? 4 : 2;
-}
-/// As safetensors spells it: "F32", "BF16", "F16", "F64".
-std::string_view name_of(Element element);
-std::optional<Element> element_called(std::string_view safetensors_dtype);
 
 /// `to.size()` elements at `from`, of any alignment. All fp32, bf16 and fp16 are fp32 exactly; fp64 is
 /// rounded to the nearest, ties to even.

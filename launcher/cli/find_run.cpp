@@ -38,8 +38,8 @@ RunDir find_run(const std::string& word, slurm::Cluster& cluster) {
                 "'squeue --me' lists them");
   const RunDir run{script->parent_path()};
   if (!is_run(run))
-    throw Error(Exit::usage, "job " + word + " is not a run of Holdfast",
-                "its script is " + script->string());
+    throw Error(Exit::usage, "job " + word + " is not a run of Holdfast", "its script is " + script->string(),
+                "'holdfast ls' lists runs");
   return run;
 }
 

@@ -11,7 +11,7 @@
 #include "launcher/job/run_dir_setup.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "slurm/job_env.hpp"
-#include "src/base/error.hpp"
+#include "src/base/errors.hpp"
 #include "src/base/shell_words.hpp"
 
 namespace holdfast::launcher {
@@ -80,6 +80,14 @@ void name_by_command(config::RunConfig& config) {
     config.run.name = fmt::format("{}-{}", name, number);
 }
 
+/// Errors say of a setting that it came by --set; what was typed may be a flag that stands for it.
+Error with_flag_named(const Error& error, const std::vector<std::string>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (!values[i].empty() && error.why() == fmt::format("--set {}", flags[i].key))
+      return {error.exit(), error.problem(), flags[i].names, error.hint()};
+  return error;
+}
+
 }  // namespace
 
 void JobOptions::add_to(CLI::App& verb) {
@@ -96,7 +104,8 @@ void JobOptions::add_to(CLI::App& verb) {
 bool JobOptions::any_set() const { return !all_sets().empty(); }
 
 config::Loaded JobOptions::load() const {
-  config::Loaded loaded = file.empty() ? config::load_defaults(all_sets()) : config::load(file, all_sets());
+  config::Loaded loaded = with_flags_named(
+      [&] { return file.empty() ? config::load_defaults(all_sets()) : config::load(file, all_sets()); });
   if (file.empty() && loaded.origin["rank.command"] == "default")
     throw Error(Exit::usage, "no job file was given", "", "Name one, or a program with --command?");
   auto& origin = loaded.origin["run.name"];
@@ -109,6 +118,17 @@ config::Loaded JobOptions::load() const {
     origin = "the job file's name";
   }
   return loaded;
+}
+
+template <class Load>
+config::Loaded JobOptions::with_flags_named(Load load) const {
+  ErrorList errors;
+  try {
+    return load();
+  } catch (const Errors& all) {
+    for (const Error& error : all.all()) errors.add(with_flag_named(error, values_));
+  }
+  throw Errors(errors.all());
 }
 
 std::vector<std::string> JobOptions::all_sets() const {

@@ -21,6 +21,8 @@ struct JobOptions {
 
  private:
   std::vector<std::string> all_sets() const;
+  template <class Load>
+  config::Loaded with_flags_named(Load load) const;
 
   std::vector<std::string> values_;  ///< of the flags; empty: not given
 };

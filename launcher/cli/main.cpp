@@ -2,12 +2,15 @@
 #include <iostream>
 
 #include "launcher/cli/verbs.hpp"
-#include "src/base/error.hpp"
+#include "src/base/errors.hpp"
 
 int main(int argc, char** argv) {
   using namespace holdfast;
   try {
     return launcher::run_command_line({argv + 1, argv + argc});
+  } catch (const Errors& e) {
+    for (const Error& error : e.all()) std::cerr << "holdfast: " << error.what() << "\n";
+    return static_cast<int>(e.exit());
   } catch (const Error& e) {
     std::cerr << "holdfast: " << e.what() << "\n";
     return static_cast<int>(e.exit());

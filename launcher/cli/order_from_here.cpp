@@ -29,10 +29,14 @@ void require_agents(const RunDir& run) {
                 "its secret, by which agents know who may, is not yours to read",
                 "Ask " + owner_of(run.path) + " to give the order?");
   if (!files::is_there(run.nodes()))
-    throw Error(Exit::usage, "the run has no agents yet", "its job has not begun",
+    throw Error(Exit::usage, "the run has no agents yet",
+                fmt::format("the job of {} has not begun", run.path.string()),
                 "'holdfast status' says what it waits for");
   const RunState state = replay(run);
-  if (state.over_for_good()) throw Error(Exit::usage, "the run is over", state.outcome->status);
+  if (state.over_for_good())
+    throw Error(Exit::usage, "the run is over",
+                fmt::format("{}: {}", run.path.string(), state.outcome->status),
+                "'holdfast submit' continues it");
   if (state.outcome)
     throw Error(Exit::transient, "the run waits for its next job", state.outcome->why,
                 "Give the order when that has begun?");

@@ -6,7 +6,9 @@
 
 #include "launcher/cli/job_options.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "src/base/error.hpp"
 #include "src/config/bind.hpp"
+#include "src/config/foreign_names.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -53,16 +55,45 @@ void show_text(const config::Loaded& loaded, bool origin) {
   }
 }
 
-/// Those whose name or meaning holds `pattern`.
-void list_keys(const std::string& pattern) {
+using Setting = config::Setting<config::RunConfig>;
+
+/// Those whose name or meaning holds `pattern`. Throws Error (usage) when there is none.
+std::vector<const Setting*> keys_of(const std::string& pattern) {
+  std::vector<const Setting*> out;
+  std::vector<std::string> names;
+  for (const Setting& s : config::run_settings()) {
+    names.push_back(s.name());
+    if (s.name().find(pattern) != std::string::npos || s.help.find(pattern) != std::string::npos)
+      out.push_back(&s);
+  }
+  if (!out.empty()) return out;
+  std::string hint = config::foreign_suggestion(pattern.substr(pattern.rfind('.') + 1));
+  if (const std::string near = nearest_name(pattern, names); hint.empty() && !near.empty())
+    hint = "Did you mean " + near + "?";
+  throw Error(Exit::usage, "no setting is called '" + pattern + "'",
+              "and the meaning of none holds that text",
+              hint.empty() ? "'holdfast config keys' lists all" : hint);
+}
+
+void list_keys(const std::vector<const Setting*>& keys) {
   const config::RunConfig defaults;
   std::string table;
-  for (const auto& s : config::run_settings()) {
-    if (s.name().find(pattern) == std::string::npos && s.help.find(pattern) == std::string::npos) continue;
-    print_header(table, s.table);
-    const std::string choices = s.choices.empty() ? "" : fmt::format(" ({})", fmt::join(s.choices, ", "));
-    fmt::print("{:<40}  # {}{}\n", s.key + " = " + config::spell(s.get(defaults)), s.help, choices);
+  for (const Setting* s : keys) {
+    print_header(table, s->table);
+    const std::string choices = s->choices.empty() ? "" : fmt::format(" ({})", fmt::join(s->choices, ", "));
+    fmt::print("{:<40}  # {}{}\n", s->key + " = " + config::spell(s->get(defaults)), s->help, choices);
   }
+}
+
+void list_keys_as_json(const std::vector<const Setting*>& keys) {
+  const config::RunConfig defaults;
+  json list = json::array();
+  for (const Setting* s : keys)
+    list.push_back({{"name", s->name()},
+                    {"default", to_json(s->get(defaults))},
+                    {"choices", s->choices},
+                    {"help", s->help}});
+  std::cout << json{{"schema_version", 1}, {"keys", std::move(list)}}.dump(2) << "\n";
 }
 
 }  // namespace
@@ -83,7 +114,8 @@ void add_config(CLI::App& app, int&) {
   auto* keys = verb->add_subcommand("keys", "Print settings with their defaults and meanings");
   const auto pattern = std::make_shared<std::string>();
   keys->add_option("PATTERN", *pattern, "Only those whose name or meaning holds this text");
-  keys->callback([pattern] { list_keys(*pattern); });
+  keys->add_flag("--json", *as_json, "Print JSON");
+  keys->callback([=] { *as_json ? list_keys_as_json(keys_of(*pattern)) : list_keys(keys_of(*pattern)); });
 }
 
 }  // namespace holdfast::launcher

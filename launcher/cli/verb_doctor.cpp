@@ -170,6 +170,11 @@ int run_peer(const DoctorOptions& options) {
 
 int run_doctor(const DoctorOptions& options) {
   if (!options.peer.empty()) return run_peer(options);
+  if ((options.network || options.nodes) && !slurm::inside_a_job())
+    throw Error(Exit::usage, fmt::format("--{} needs an allocation", options.network ? "network" : "nodes"),
+                "this is no SLURM job",
+                fmt::format("'salloc -N 4 --exclusive holdfast doctor --{}' is in one",
+                            options.network ? "network" : "nodes"));
   if (options.network) return examine_network(options);
   return options.nodes ? examine_nodes(options) : examine_here(options);
 }

@@ -28,7 +28,7 @@ struct DrillOptions {
   std::string drill, job, minipod, work, report;
   std::vector<std::string> sets, only;
   std::optional<std::uint64_t> seed;
-  bool list = false;
+  bool list = false, json = false;
 };
 
 void print_faults() {
@@ -37,6 +37,19 @@ void print_faults() {
   for (const auto& f : faults())
     fmt::print("{:<24} {:<9} {:<11} {:<14} {}\n", f.name, name_of(f.injector), name_of(f.target),
                f.exit_code == 0 ? "same bits" : fmt::format("exit code {}", f.exit_code), f.breaks);
+}
+
+void print_faults_as_json() {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& f : faults())
+    list.push_back({{"fault", f.name},
+                    {"injector", name_of(f.injector)},
+                    {"target", name_of(f.target)},
+                    {"expected_exit_code", f.exit_code},
+                    {"needs_spare", f.needs_spare},
+                    {"seconds", f.seconds},
+                    {"breaks", f.breaks}});
+  fmt::print("{}\n", nlohmann::json{{"schema_version", 1}, {"faults", std::move(list)}}.dump(2));
 }
 
 /// Why a fault cannot be injected, and what would help. `minipod`: its folder, or "".
@@ -83,7 +96,7 @@ DrillPlan chosen_drill(const DrillOptions& options) {
 
 int drill(const DrillOptions& options) {
   if (options.list) {
-    print_faults();
+    options.json ? print_faults_as_json() : print_faults();
     return 0;
   }
   if (options.drill.empty())
@@ -132,7 +145,8 @@ void add_drill(CLI::App& app, int& exit_code) {
       ->type_name("DIR");
   verb->add_option("--report", options->report, "Write PREFIX.md and PREFIX.json (drill-NAME)")
       ->type_name("PREFIX");
-  verb->add_flag("--list", options->list, "Print the faults");
+  auto* list = verb->add_flag("--list", options->list, "Print the faults");
+  verb->add_flag("--json", options->json, "Print them as JSON")->needs(list);
   verb->callback([options, &exit_code] { exit_code = drill(*options); });
 }
 

@@ -4,18 +4,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "launcher/agent/ranks/programs.hpp"
 #include "launcher/cli/job_options.hpp"
 #include "launcher/cli/verbs.hpp"
-#include "launcher/job/container.hpp"
-#include "launcher/job/rank_inputs.hpp"
-#include "launcher/job/run_dir_setup.hpp"
-#include "launcher/job/run_history.hpp"
+#include "launcher/job/preparation.hpp"
 #include "launcher/plan/plan.hpp"
 #include "launcher/plan/plan_text.hpp"
-#include "launcher/plan/topology.hpp"
 #include "slurm/hostlist.hpp"
-#include "src/config/adapters.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -27,22 +21,13 @@ struct PlanOptions {
 };
 
 void print_plan(const PlanOptions& options) {
-  auto config = options.job.load().config;
-  take_container_options(config);
-  const auto facts = config::load_cluster(config.cluster.file);
-  const auto model = config::model_of(config);
-  config::check(config, model);
-  const RunDir run = run_dir_of(config);
-  config = config::resolve(with_lanes_of(run, std::move(config)), facts);
-  const auto nodes = options.on.empty()
-                         ? hypothetical_nodes(facts, config.cluster.nodes, config.cluster.spares)
-                         : slurm::expand(options.on);
-  Plan plan = make_plan(config, model, facts, nodes, std::nullopt);
-  check_model(run, model);
-  check_checkpoint(run, config, model);
-  for (auto& warning : check_image(config, run, this_program())) plan.warnings.push_back(std::move(warning));
-  for (const Error& absent : check_rank_inputs(config, model))
-    plan.warnings.push_back(fmt::format("submit would refuse the job: {}", absent.what()));
+  const auto nodes = options.on.empty() ? std::vector<std::string>() : slurm::expand(options.on);
+  Look look = look_at(options.job.load().config, {}, nodes);
+  look.problems.refuse_but_those_of_this_machine();
+  Plan& plan = look.plan.value();
+  for (const std::string& doubt : look.problems.doubts()) plan.warnings.push_back(doubt);
+  for (const Error& error : look.problems.of_this_machine())
+    plan.warnings.push_back(fmt::format("submit would refuse the job: {}", error.what()));
   if (options.json) {
     std::cout << to_json(plan).dump(2) << "\n";
   } else {

@@ -1,9 +1,11 @@
+#include <filesystem>
 #include <iostream>
 
 #include "launcher/cli/find_run.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/report/page.hpp"
 #include "slurm/cluster_cli.hpp"
+#include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast::launcher {
@@ -20,6 +22,12 @@ void add_report(CLI::App& app, int& exit_code) {
   verb->add_option("-o,--output", options->file, "Write it to this file instead of standard output");
   verb->add_flag("--markdown", options->markdown, "Markdown, without plots");
   verb->callback([options, &exit_code] {
+    if (!options->file.empty()) {
+      const std::filesystem::path folder = std::filesystem::absolute(options->file).parent_path();
+      if (!std::filesystem::is_directory(folder))
+        throw Error(Exit::usage, "cannot write " + options->file, "there is no folder " + folder.string(),
+                    "Make it, or name another?");
+    }
     slurm::ClusterCli cluster;
     const auto page = report::page_of(report::read_facts(find_run(options->run, cluster)));
     const std::string text = options->markdown ? report::markdown(page) : report::html(page);

@@ -49,7 +49,7 @@ const std::vector<Verb>& verbs() {
        {"holdfast ctl /shared/runs/my_run save", "holdfast ctl 4711 evict dgx017", "holdfast ctl 4711 stop"}},
       {"doctor", add_doctor, {"holdfast doctor --fast", "salloc -N 4 --exclusive holdfast doctor --nodes"}},
       {"init", add_init, {"holdfast init -p gpu -o cluster.toml"}},
-      {"drill", add_drill, {"holdfast drill quick job.toml"}},
+      {"drill", add_drill, {"holdfast drill full job.toml"}},
       {"inject", add_inject},
       {"config", add_config, {"holdfast config show job.toml --origin", "holdfast config keys checkpoint"}},
       {"ckpt", add_ckpt},
@@ -113,9 +113,7 @@ int run_command_line(const std::vector<std::string>& given) {
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    throw Error(Exit::usage, command_line::parse_error(e), "",
-                "'holdfast " + (arguments.front().starts_with('-') ? "" : arguments.front() + " ") +
-                    "--help' says more");
+    throw command_line::usage_error(app, arguments, e);
   }
   if (app.get_subcommands().empty())
     throw Error(Exit::usage, "no verb was given", "", "'holdfast --help' lists the verbs");

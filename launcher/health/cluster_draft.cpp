@@ -243,9 +243,11 @@ class Writer {
   }
 
   std::string storage() const {
-    return "\n# The rates of the shared file system as a whole, if you know them: checkpoint times "
-           "follow from them.\n"
+    return "\n# The folders that all nodes see, outside of which jobs are refused; and the rates of the "
+           "shared "
+           "file system as a whole, from which checkpoint times follow.\n"
            "# [storage]\n"
+           "# shared = [\"/shared\", \"/home\"]\n"
            "# read_bytes_s = 100e9\n"
            "# write_bytes_s = 50e9\n";
   }

@@ -1,7 +1,9 @@
 #include "launcher/job/preparation.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "launcher/agent/ranks/programs.hpp"
 #include "launcher/job/container.hpp"
@@ -14,38 +16,89 @@
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
 #include "src/config/shown.hpp"
+#include "src/preflight/preflight.hpp"
 
 namespace holdfast::launcher {
 
-Preparation prepare(config::RunConfig config, const std::vector<std::string>& sbatch) {
-  Preparation out;
+namespace {
+
+config::RunConfig with_sbatch(config::RunConfig config, const std::vector<std::string>& sbatch) {
   const auto extra = slurm::joined(sbatch);
   config.slurm.extra.insert(config.slurm.extra.end(), extra.begin(), extra.end());
   take_container_options(config);
+  return config;
+}
 
-  out.files.facts = config::load_cluster(config.cluster.file);
-  out.files.model = config::model_of(config);
-  config::check(config, out.files.model);
-  out.run = run_dir_of(config);
-  config = config::resolve(with_lanes_of(out.run, std::move(config)), out.files.facts);
-  config::check(config, out.files.model);
-  config = with_absolute_paths(std::move(config), out.run);
-
+void check_bundle(const config::RunConfig& config) {
   if (!config.slurm.bundle.empty() && !std::filesystem::exists(config.slurm.bundle))
     throw Error(Exit::usage, "there is no bundle " + config.slurm.bundle, "slurm.bundle names it",
                 "Make one with scripts/bundle.sh?");
+}
 
-  const auto nodes = hypothetical_nodes(out.files.facts, config.cluster.nodes, config.cluster.spares);
-  out.plan = make_plan(config, out.files.model, out.files.facts, nodes, std::nullopt);
-  for (auto& warning : check_image(config, out.run, this_program()))
-    out.plan.warnings.push_back(std::move(warning));
-  const auto job = batch_job(config, out.files.facts, out.run, this_program());
-  out.submission = {out.run.script(), slurm::submit_arguments(job)};
-  out.files.plan = to_json(plan_for_group(out.plan, config.rank)).dump(2) + "\n";
-  out.files.script = slurm::script_text(job);
-  out.files.config = std::move(config);
-  check_run_dir(out.run, out.files,
-                slurm::inside_a_job() ? std::optional(slurm::job_env().job) : std::nullopt);
+bool are_sound(const RunFiles& files, preflight::Problems& problems) {
+  const auto refused = config::refusals_of(files.config, files.model);
+  for (const Error& error : refused) problems.add(error);
+  return refused.empty();
+}
+
+/// Resolves the settings; false where they contradict each other.
+bool settle(Look& look) {
+  if (!are_sound(look.files, look.problems)) return false;
+  look.files.config = config::resolve(with_lanes_of(look.run, look.files.config), look.files.facts);
+  return are_sound(look.files, look.problems);
+}
+
+void plan(Look& look, std::vector<std::string> nodes) {
+  const RunFiles& files = look.files;
+  look.problems.look([&] {
+    if (nodes.empty())
+      nodes = hypothetical_nodes(files.facts, files.config.cluster.nodes, files.config.cluster.spares);
+    look.plan = make_plan(files.config, files.model, files.facts, nodes, std::nullopt);
+  });
+}
+
+std::optional<slurm::JobId> job_around() {
+  return slurm::inside_a_job() ? std::optional(slurm::job_env().job) : std::nullopt;
+}
+
+}  // namespace
+
+Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch,
+             std::vector<std::string> nodes) {
+  Look out;
+  RunFiles& files = out.files;
+  preflight::Problems& problems = out.problems;
+  files.config = with_sbatch(std::move(config), sbatch);
+  problems.look([&] { files.facts = config::load_cluster(files.config.cluster.file); });
+  problems.look([&] { files.model = config::model_of(files.config); });
+  problems.look([&] { out.run = run_dir_of(files.config); });
+  problems.refuse();
+  const bool settled = settle(out);
+  if (settled) plan(out, std::move(nodes));
+  problems.look([&] { files.config = with_absolute_paths(files.config, out.run); });
+  problems.look([&] { check_bundle(files.config); });
+  problems.look([&] {
+    for (auto& warning : check_image(files.config, out.run, this_program()))
+      problems.doubt(std::move(warning));
+  });
+  preflight::look_at({files.config, files.model, files.facts, out.run, was_requeued(out.run, job_around()),
+                      settled, out.plan ? out.plan->checkpoint_bytes : 0},
+                     problems);
+  return out;
+}
+
+Preparation prepare(config::RunConfig config, const std::vector<std::string>& sbatch) {
+  Look look = look_at(std::move(config), sbatch);
+  slurm::Submission submission{look.run.script(), {}};
+  look.problems.look([&] {
+    const auto job = batch_job(look.files.config, look.files.facts, look.run, this_program());
+    submission.arguments = slurm::submit_arguments(job);
+    look.files.script = slurm::script_text(job);
+  });
+  look.problems.refuse();
+  Preparation out{look.run, std::move(look.files), std::move(look.plan).value(), std::move(submission)};
+  for (const std::string& doubt : look.problems.doubts()) out.plan.warnings.push_back(doubt);
+  out.files.plan = to_json(plan_for_group(out.plan, out.files.config.rank)).dump(2) + "\n";
   return out;
 }
 

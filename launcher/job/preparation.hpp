@@ -3,8 +3,23 @@
 #include "launcher/job/run_dir_setup.hpp"
 #include "launcher/plan/plan.hpp"
 #include "slurm/cluster.hpp"
+#include "src/preflight/problems.hpp"
 
 namespace holdfast::launcher {
+
+/// A job as `plan`, `submit` and `run` see it, with all that is wrong with it.
+struct Look {
+  RunDir run;
+  RunFiles files;            ///< but for the script
+  std::optional<Plan> plan;  ///< none: the settings are wrong, or nothing of the kind can be run
+  preflight::Problems problems;
+};
+
+/// Looks at everything that can be looked at without SLURM. `sbatch`: further flags of the job. `nodes`:
+/// those that are planned for; none: as the cluster file describes them. Writes nothing. Throws Errors where
+/// it can look no further: there is no such cluster or model, or no run directory can be named.
+Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch = {},
+             std::vector<std::string> nodes = {});
 
 struct Preparation {
   RunDir run;
@@ -13,8 +28,7 @@ struct Preparation {
   slurm::Submission submission;  ///< the job that would be submitted
 };
 
-/// Checks everything that can be checked without SLURM. `sbatch`: further flags of the job. Writes nothing.
-/// Throws Error: usage, plan_impossible.
+/// Throws Errors with all that look_at() found.
 Preparation prepare(config::RunConfig config, const std::vector<std::string>& sbatch = {});
 
 /// The plan as the run directory's group may read it: of variables that a user has set, only the names.

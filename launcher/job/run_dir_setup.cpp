@@ -5,8 +5,6 @@
 
 #include <cerrno>
 
-#include "launcher/job/rank_inputs.hpp"
-#include "launcher/job/run_history.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -14,34 +12,12 @@
 #include "src/config/mixture.hpp"
 #include "src/config/shown.hpp"
 #include "src/control/secret.hpp"
+#include "src/preflight/preflight.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A user's own script names the job file again when its job is requeued.
-bool was_requeued(const RunDir& run, std::optional<slurm::JobId> job) {
-  if (!job) return false;
-  const auto owner = read_owner(run);
-  return owner && owner->job == job;
-}
-
-void check_resume(const RunDir& run, const config::RunConfig& config, std::optional<slurm::JobId> job) {
-  const std::string& resume = config.run.resume;
-  if (resume == "none" && !files::list_or_fail(run.checkpoints()).empty() && !was_requeued(run, job))
-    throw Error(Exit::usage, "the run directory " + run.path.string() + " holds checkpoints",
-                "run.resume is none, which would train over them", "Choose another run.dir, or resume=auto?");
-}
-
-void check_inputs(const RunFiles& files) {
-  const config::RunConfig& config = files.config;
-  if (config::own_trainer(config.rank) && config::mixture_of(config.data).empty())
-    throw Error(Exit::usage, "data.tokens is not set", "holdfast-train needs a token file",
-                "Make one with 'holdfast data prepare'?");
-  const auto absent = check_rank_inputs(config, files.model);
-  if (!absent.empty()) throw absent.front();
-}
 
 void create_folder(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0750) == 0) return;
@@ -95,19 +71,16 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
   return config;
 }
 
+bool was_requeued(const RunDir& run, std::optional<slurm::JobId> job) {
+  if (!job) return false;
+  const auto owner = read_owner(run);
+  return owner && owner->job == job;
+}
+
 void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm::JobId> job) {
-  check_inputs(files);
-  const auto status = fs::status(run.path);
-  if (fs::exists(status) && !fs::is_directory(status))
-    throw Error(Exit::usage, "run.dir " + run.path.string() + " is not a directory", "",
-                "Choose another run.dir?");
-  if (fs::exists(status) && !files::list_or_fail(run.path).empty() && !fs::exists(run.config()) &&
-      !fs::exists(run.owner()))
-    throw Error(Exit::usage, "run.dir " + run.path.string() + " is not a run directory",
-                "it holds other files and no config.toml", "Choose another run.dir?");
-  check_model(run, files.model);
-  check_resume(run, files.config, job);
-  check_checkpoint(run, files.config, files.model);
+  preflight::Problems problems;
+  preflight::look_at({files.config, files.model, files.facts, run, was_requeued(run, job)}, problems);
+  problems.refuse();
 }
 
 void create_folders(const RunDir& run) {

@@ -30,11 +30,12 @@ RunDir run_dir_of(const config::RunConfig& config);
 /// lora.weights, run.resume, rank.directory and a program with a folder in its name (rank.command) absolute.
 config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& run);
 
-/// Throws Error (usage) when `run` exists and is something else (a file, a folder of other things), is the
-/// run of another model (naming the first difference), or holds checkpoints while run.resume says none
-/// (those of `job`, which owns the directory already and was requeued, do not count); or when ranks would
-/// refuse the files to read (check_rank_inputs; missing files, too) or the checkpoint to continue from
-/// (check_checkpoint). Reads only; nothing needs to exist.
+/// Whether `job` owns the directory already: a user's own script names the job file again when its job is
+/// requeued.
+bool was_requeued(const RunDir& run, std::optional<slurm::JobId> job);
+
+/// Throws Errors for all that preflight finds, of `job` if it owns the directory. Reads only; nothing needs
+/// to exist.
 void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm::JobId> job = {});
 
 /// Makes the directory (0750 or less, as the umask says; see files::close_folder) and its folders.

@@ -13,6 +13,7 @@
 #include "launcher/plan/topology.hpp"
 #include "launcher/plan/units.hpp"
 #include "slurm/batch_script.hpp"
+#include "slurm/hostlist.hpp"
 #include "src/base/error.hpp"
 #include "src/base/units.hpp"
 #include "src/config/load.hpp"
@@ -185,8 +186,8 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
   const auto have = static_cast<int>(nodes.size());
   if (have < config.cluster.nodes)
     throw Error(Exit::impossible,
-                fmt::format("{} active nodes are wanted but there are {}", config.cluster.nodes, have), "",
-                "Wait for a larger allocation, or use fewer nodes?");
+                fmt::format("{} active nodes are wanted but there are {}", config.cluster.nodes, have),
+                have == 0 ? "" : slurm::compress(nodes), "Wait for a larger allocation, or use fewer nodes?");
 
   Plan plan;
   plan.job = config.run.name;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/base/error.hpp"
+#include "src/command_line/help.hpp"
 
 namespace holdfast::command_line {
 namespace {
@@ -147,6 +147,38 @@ void refuse_unknown_verb(const CLI::App& app, const std::vector<std::string>& wo
                                   : fmt::format("Did you mean '{} {}'?", called, nearest));
     }
   }
+}
+
+Error usage_error(const CLI::App& app, const std::vector<std::string>& words, const CLI::ParseError& error) {
+  std::string called = "holdfast";
+  const CLI::App* at = &app;
+  std::string unknown;
+  for (const std::string& word : words) {
+    if (word == "--") break;
+    const std::string name = word.substr(0, word.find('='));
+    if (const CLI::App* verb = verb_called(*at, word); verb && !at->get_prefix_command()) {
+      at = verb;
+      called += " " + word;
+    } else if (unknown.empty() && word.size() > 1 && word.starts_with('-') && !option_called(*at, name)) {
+      unknown = name;
+    }
+  }
+  const std::string help = fmt::format("'{} --help' says more", called);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr)
+    return {Exit::usage, parse_error(error), "", help};
+  if (unknown.empty()) {
+    const std::string what = error.what();
+    return {Exit::usage, fmt::format("'{}' takes no more arguments", called),
+            what.substr(what.rfind(": ") + 2) + " was given", help};
+  }
+  Candidates options;
+  add_options(*at, options);
+  std::vector<std::string> names;
+  for (const Candidate& option : options.words) names.push_back(option.word);
+  const std::string nearest = nearest_name(unknown, names);
+  const bool near = !nearest.empty() && edit_distance(unknown, nearest) <= unknown.size() / 3;
+  return {Exit::usage, fmt::format("'{}' has no option {}", called, unknown), "",
+          near ? fmt::format("Did you mean {}?", nearest) : help};
 }
 
 std::string lines_of(const Candidates& candidates) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/error.hpp"
+
 namespace holdfast::command_line {
 
 struct Candidate {
@@ -29,6 +31,10 @@ Candidates complete(const CLI::App& app, const std::vector<std::string>& words, 
 
 /// Throws Error (usage) that names the nearest verb, when a word stands where a verb must stand and is none.
 void refuse_unknown_verb(const CLI::App& app, const std::vector<std::string>& words);
+
+/// What to say of words that the parser refuses: Error (usage), with the option that may be meant, or where
+/// to read more.
+Error usage_error(const CLI::App& app, const std::vector<std::string>& words, const CLI::ParseError& error);
 
 /// What the shells' functions read: a line for each candidate, "word<tab>meaning", and ":files" or
 /// ":folders".

@@ -3,8 +3,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
+#include <regex>
 #include <sstream>
 
 namespace holdfast::command_line {
@@ -83,6 +87,21 @@ class HelpFormatter : public CLI::Formatter {
   int width_;
 };
 
+/// Limits as the parser prints them; without an upper one it is the largest number that there is.
+std::string out_of_range(const std::smatch& parts) {
+  const std::string option = parts.str(1), value = parts.str(2);
+  const double given = std::strtod(value.c_str(), nullptr),
+               least = std::strtod(parts.str(3).c_str(), nullptr),
+               most = std::strtod(parts.str(4).c_str(), nullptr);
+  constexpr double no_limit = 1e18;
+  const std::string wanted = most > no_limit && least == 0 && given < 0 ? "must not be negative"
+                             : most > no_limit && least == 0            ? "must be above 0"
+                             : most > no_limit
+                                 ? fmt::format("must be at least {:.0f}", least)
+                                 : fmt::format("must be between {:.0f} and {:.0f}", least, most);
+  return fmt::format("{} {} (it is {})", option, wanted, value);
+}
+
 }  // namespace
 
 int help_width() {
@@ -118,6 +137,15 @@ void add_examples(CLI::App& verb, const std::vector<std::string>& examples) {
 
 std::string parse_error(const CLI::ParseError& error) {
   std::string what = error.what();  // it is a sentence, or begins with the name of an argument
+  static const std::regex missing("(.+): 1 required (\\S+) missing"),
+      range("(.+): Value (\\S+) not in range (\\S+) to (\\S+)"),
+      choice("(.+): (?:Check )?(\\S+) (?:value in .* OR|not in) \\{(.*)\\}(?: FAILED)?");
+  std::smatch parts;
+  if (std::regex_match(what, parts, missing))
+    return fmt::format("{} needs a value, {}", parts.str(1), parts.str(2));
+  if (std::regex_match(what, parts, range)) return out_of_range(parts);
+  if (std::regex_match(what, parts, choice))
+    return fmt::format("{} must be one of {} (it is {})", parts.str(1), parts.str(3), parts.str(2));
   const auto is = [&](std::size_t at, int (*kind)(int)) {
     return at < what.size() && kind(static_cast<unsigned char>(what[at])) != 0;
   };

@@ -405,6 +405,8 @@ std::vector<Setting<ClusterFacts>> make_cluster_settings() {
         at_least(0));
   t.add("storage.write_bytes_s", &F::storage_write_bytes_s, "whole file system, bytes per second; 0: unknown",
         at_least(0));
+  t.add("storage.shared", &F::shared,
+        "folders that all nodes and the machine of `submit` see; none: not known");
   return std::move(t.settings);
 }
 

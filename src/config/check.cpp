@@ -49,12 +49,21 @@ bool computes_on_gpus(const RunConfig& config, const ClusterFacts& facts) {
          (config.train.device == Device::automatic && facts.gpu != "none");
 }
 
+std::vector<Error> refusals_of(const RunConfig& config, const ModelShape& model) {
+  ErrorList first;  // the other rules divide by what these look at
+  first.of([&] { check_beginning(config); });
+  check_launch(config, first);
+  first.of([&] { check_model(model); });
+  first.of([&] { check_train(config.train, model); });
+  if (!first.all().empty()) return first.all();
+  ErrorList rest;
+  check_training(config, model, rest);
+  rest.of([&] { check_sharding(config, model); });
+  return rest.all();
+}
+
 void check(const RunConfig& config, const ModelShape& model) {
-  check_beginning(config);
-  check_launch(config);
-  check_model(model);
-  check_training(config, model);
-  check_sharding(config, model);
+  if (const auto refused = refusals_of(config, model); !refused.empty()) throw refused.front();
 }
 
 void check_gpu(const RunConfig& config, const ModelShape& model) {

@@ -15,7 +15,7 @@ namespace holdfast::config {
 namespace {
 
 void check_cluster(const Cluster& c) {
-  if (c.nodes < 1) refuse("cluster.nodes must be at least 1", fmt::format("it is {}", c.nodes), "");
+  if (c.nodes < 1) refuse("cluster.nodes must be at least 1", fmt::format("it is {}", c.nodes), "Use 1?");
   if (c.spares < 0)
     refuse("cluster.spares must not be negative", fmt::format("it is {}", c.spares), "Use 0 for no spares?");
   if (c.ranks_per_node < 0)
@@ -33,7 +33,7 @@ void check_supervise(const Supervise& s) {
              fmt::format("Use at least {}, or a shorter heartbeat_ms?", 3 * s.heartbeat_ms));
   };
   if (s.heartbeat_ms < 1)
-    refuse("supervise.heartbeat_ms must be positive", fmt::format("it is {}", s.heartbeat_ms), "");
+    refuse("supervise.heartbeat_ms must be positive", fmt::format("it is {}", s.heartbeat_ms), "Use 200?");
   three_beats("node_silence_ms", s.node_silence_ms);
   three_beats("leader_silence_ms", s.leader_silence_ms);
 }
@@ -77,11 +77,13 @@ void check_pyxis_option(const std::string& option) {
 
 void check_container(const Container& c) {
   if (c.image.empty() && c != Container())
-    refuse("[container] says how an image is used, and names none", "container.image is empty",
+    refuse("[container] says how an image is used, and names none",
+           c.mounts.empty() ? "container.image is empty"
+                            : "container.image is empty, and " + c.mounts.front() + " is to be mounted",
            "Set container.image?");
   for (const auto& mount : c.mounts) check_mount(mount);
   if (!c.workdir.empty() && !c.workdir.starts_with('/'))
-    refuse("container.workdir is not an absolute path", "'" + c.workdir + "'", "");
+    refuse("container.workdir is not an absolute path", "'" + c.workdir + "'", "Begin it with /?");
   if (c.runtime == ContainerRuntime::pyxis)
     for (const auto& option : c.extra) check_pyxis_option(option);
 }
@@ -127,13 +129,13 @@ bool own_trainer(const Rank& rank) {
   return !rank.command.empty() && std::filesystem::path(rank.command.front()).filename() == "holdfast-train";
 }
 
-void check_launch(const RunConfig& config) {
-  check_cluster(config.cluster);
-  check_supervise(config.supervise);
-  check_shrinking(config);
-  check_container(config.container);
-  check_rank(config.rank);
-  check_slurm(config.slurm);
+void check_launch(const RunConfig& config, ErrorList& refused) {
+  refused.of([&] { check_cluster(config.cluster); });
+  refused.of([&] { check_supervise(config.supervise); });
+  refused.of([&] { check_shrinking(config); });
+  refused.of([&] { check_container(config.container); });
+  refused.of([&] { check_rank(config.rank); });
+  refused.of([&] { check_slurm(config.slurm); });
 }
 
 }  // namespace holdfast::config

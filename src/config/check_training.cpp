@@ -13,25 +13,6 @@
 namespace holdfast::config {
 namespace {
 
-void check_train(const Train& t, const ModelShape& m) {
-  if (t.steps < 1) refuse("train.steps must be at least 1", fmt::format("it is {}", t.steps), "");
-  if (t.global_batch < 1 || t.micro_batch < 1)
-    refuse("train.global_batch and train.micro_batch must be at least 1",
-           fmt::format("they are {} and {}", t.global_batch, t.micro_batch), "");
-  if (t.global_batch % t.micro_batch != 0)
-    refuse("train.micro_batch does not divide train.global_batch",
-           fmt::format("the {} sequences of a step are no whole number of micro-batches of {}",
-                       t.global_batch, t.micro_batch),
-           fmt::format("Use train.global_batch = {}?",
-                       (std::int64_t{t.global_batch} / t.micro_batch + 1) * t.micro_batch));
-  if (t.sequence < 1 || t.sequence > m.max_sequence)
-    refuse("train.sequence is out of range",
-           fmt::format("it is {}; model {} takes 1 to {} tokens", t.sequence, m.name, m.max_sequence), "");
-  if (t.lanes < 0)
-    refuse("train.lanes must not be negative", fmt::format("it is {}", t.lanes),
-           "Use 0 for one per micro-batch?");
-}
-
 void check_eval(const Eval& e, const Data& d) {
   if (e.every > 0 && d.validation.empty())
     refuse("eval.every is set but there is nothing to evaluate on", "data.validation is empty",
@@ -85,7 +66,7 @@ void check_fp8(const RunConfig& c, const ModelShape& m) {
 void check_schedule(const Optim& o, const Train& t) {
   if (o.warmup_steps > t.steps)
     refuse("optim.warmup_steps is more than train.steps", fmt::format("{} > {}", o.warmup_steps, t.steps),
-           "");
+           fmt::format("Use {}?", t.steps / 10));
   if (o.schedule != Schedule::wsd) {
     if (o.decay_steps > 0)
       refuse("optim.decay_steps is of the wsd schedule only",
@@ -100,9 +81,12 @@ void check_schedule(const Optim& o, const Train& t) {
 }
 
 void check_optim(const Optim& o, const Train& t, const ModelShape& m) {
-  if (o.min_lr > o.lr) refuse("optim.min_lr is above optim.lr", fmt::format("{} > {}", o.min_lr, o.lr), "");
+  if (o.min_lr > o.lr)
+    refuse("optim.min_lr is above optim.lr", fmt::format("{} > {}", o.min_lr, o.lr),
+           "Use a tenth of optim.lr?");
   if (o.beta1 >= 1 || o.beta2 >= 1)
-    refuse("optim.beta1 and beta2 must be below 1", fmt::format("they are {} and {}", o.beta1, o.beta2), "");
+    refuse("optim.beta1 and beta2 must be below 1", fmt::format("they are {} and {}", o.beta1, o.beta2),
+           "Use 0.9 and 0.95?");
   if (o.epsilon <= 0)
     refuse("optim.epsilon must be above 0", fmt::format("it is {}", o.epsilon), "Use 1e-8?");
   check_schedule(o, t);
@@ -140,21 +124,44 @@ void check_levels(const Checkpoint& c) {
            "Set checkpoint.every to a first guess?");
 }
 
+void check_interval(const Checkpoint& c) {
+  if (c.every < 0)
+    refuse("checkpoint.every must not be negative", fmt::format("it is {}", c.every),
+           "Use 0 for the end only?");
+}
+
 }  // namespace
 
-void check_training(const RunConfig& config, const ModelShape& model) {
-  check_train(config.train, model);
-  adapters_of(config.lora);  // refuses what no block has
-  mixture_of(config.data);   // refuses what is no mixture
-  check_eval(config.eval, config.data);
-  check_precision(config.precision, config.optim);
-  check_fp8(config, model);
-  check_optim(config.optim, config.train, model);
-  check_guard(config.guard, config.checkpoint);
-  if (config.checkpoint.every < 0)
-    refuse("checkpoint.every must not be negative", fmt::format("it is {}", config.checkpoint.every),
-           "Use 0 for the end only?");
-  check_levels(config.checkpoint);
+void check_train(const Train& t, const ModelShape& m) {
+  if (t.steps < 1) refuse("train.steps must be at least 1", fmt::format("it is {}", t.steps), "Use 1?");
+  if (t.global_batch < 1 || t.micro_batch < 1)
+    refuse("train.global_batch and train.micro_batch must be at least 1",
+           fmt::format("they are {} and {}", t.global_batch, t.micro_batch), "Use 1?");
+  if (t.global_batch % t.micro_batch != 0)
+    refuse("train.micro_batch does not divide train.global_batch",
+           fmt::format("the {} sequences of a step are no whole number of micro-batches of {}",
+                       t.global_batch, t.micro_batch),
+           fmt::format("Use train.global_batch = {}?",
+                       (std::int64_t{t.global_batch} / t.micro_batch + 1) * t.micro_batch));
+  if (t.sequence < 1 || t.sequence > m.max_sequence)
+    refuse("train.sequence is out of range",
+           fmt::format("it is {}; model {} takes 1 to {} tokens", t.sequence, m.name, m.max_sequence),
+           fmt::format("Use {}?", m.max_sequence));
+  if (t.lanes < 0)
+    refuse("train.lanes must not be negative", fmt::format("it is {}", t.lanes),
+           "Use 0 for one per micro-batch?");
+}
+
+void check_training(const RunConfig& config, const ModelShape& model, ErrorList& refused) {
+  refused.of([&] { adapters_of(config.lora); });
+  refused.of([&] { mixture_of(config.data); });
+  refused.of([&] { check_eval(config.eval, config.data); });
+  refused.of([&] { check_precision(config.precision, config.optim); });
+  refused.of([&] { check_fp8(config, model); });
+  refused.of([&] { check_optim(config.optim, config.train, model); });
+  refused.of([&] { check_guard(config.guard, config.checkpoint); });
+  refused.of([&] { check_interval(config.checkpoint); });
+  refused.of([&] { check_levels(config.checkpoint); });
 }
 
 }  // namespace holdfast::config

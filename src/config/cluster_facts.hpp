@@ -34,6 +34,7 @@ struct ClusterFacts {
   std::vector<GpuFacts> gpus;  ///< gpus_per_node of them
   double storage_read_bytes_s = 0,
          storage_write_bytes_s = 0;      ///< whole file system, bytes per second; 0: unknown
+  std::vector<std::string> shared;       ///< folders that all nodes and this machine see; none: not known
   double node_mttf_hours = 0;            ///< mean time to failure of one node; 0: unknown
   std::string ledger;                    ///< folder where failures of nodes are kept across jobs; "": none
   std::string control_interface;         ///< network interface of MPI over TCP

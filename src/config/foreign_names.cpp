@@ -1,7 +1,6 @@
 #include "src/config/foreign_names.hpp"
 
 #include <cctype>
-#include <cstring>
 
 namespace holdfast::config {
 namespace {
@@ -237,10 +236,13 @@ const std::vector<ForeignName>& foreign_names() {
 }
 
 std::string foreign_suggestion(const std::string& key) {
-  for (const auto& known : foreign_names())
-    if (plain(key) == known.name)
-      return std::string(known.whose) + (known.whose[std::strlen(known.whose) - 1] == 's' ? "' " : "'s ") +
-             key + " is here " + known.answer;
+  for (const auto& known : foreign_names()) {
+    if (plain(key) != known.name) continue;
+    std::string whose = known.whose;
+    whose += whose.ends_with('s') ? "' " : "'s ";
+    whose.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(whose.front())));
+    return whose + key + " is here " + known.answer;
+  }
   return "";
 }
 

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "src/base/as_size.hpp"
 #include "src/base/env.hpp"
-#include "src/base/error.hpp"
+#include "src/base/errors.hpp"
 #include "src/config/bind.hpp"
 #include "src/config/foreign_names.hpp"
 #include "src/config/hf_config.hpp"
@@ -200,14 +201,35 @@ ModelShape model_of(const Document& document) {
   return shape;
 }
 
-void set_all(Loaded& out, const std::vector<std::string>& sets) {
-  for (const auto& text : sets) {
-    const auto equals = text.find('=');
-    if (equals == std::string::npos)
-      throw Error(Exit::usage, "--set " + text + " gives no value", "it has no '='",
-                  "Write --set table.key=value?");
-    const std::string name = text.substr(0, equals);
-    set_from_text(out, name, text.substr(equals + 1), "--set " + name, "flag");
+void set_one(Loaded& out, const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos)
+    throw Error(Exit::usage, "--set " + text + " gives no value", "it has no '='",
+                "Write --set table.key=value?");
+  const std::string name = text.substr(0, equals);
+  set_from_text(out, name, text.substr(equals + 1), "--set " + name, "flag");
+}
+
+void set_from_outside(Loaded& out, const std::vector<std::string>& sets, bool environment,
+                      ErrorList& errors) {
+  if (environment) errors.of([&] { set_from_environment(out); });
+  for (const auto& text : sets) errors.of([&] { set_one(out, text); });
+}
+
+/// Keys of a table that we do not have are passed over once that was said.
+void set_from_document(Loaded& out, const Document& document, bool& resolved, ErrorList& errors) {
+  std::set<std::string> unknown;
+  for (const auto& entry : document.entries) {
+    if (is_foreign_table(document, entry) || unknown.contains(entry.table)) continue;
+    const bool fine = errors.of([&] {
+      refuse_repeated(document, entry);
+      if (entry.table.empty() && entry.key == "resolved") {
+        resolved = entry.value == Value(true);
+      } else if (const auto* setting = apply(out.config, run_settings(), entry, document.where(entry))) {
+        out.origin[setting->name()] = document.where(entry);
+      }
+    });
+    if (!fine && entry.key.empty()) unknown.insert(entry.table);
   }
 }
 
@@ -222,8 +244,9 @@ std::optional<std::filesystem::path> hf_config_of(const std::string& name_or_pat
 Loaded load_defaults(const std::vector<std::string>& sets) {
   Loaded out;
   for (const auto& s : run_settings()) out.origin[s.name()] = "default";
-  set_from_environment(out);
-  set_all(out, sets);
+  ErrorList errors;
+  set_from_outside(out, sets, true, errors);
+  errors.refuse();
   return out;
 }
 
@@ -232,17 +255,10 @@ Loaded load(const std::filesystem::path& file, const std::vector<std::string>& s
   for (const auto& s : run_settings()) out.origin[s.name()] = "default";
   const Document document = read_document(find_config("jobs", file.string()));
   bool resolved = false;
-  for (const auto& entry : document.entries) {
-    if (is_foreign_table(document, entry)) continue;
-    refuse_repeated(document, entry);
-    if (entry.table.empty() && entry.key == "resolved") {
-      resolved = entry.value == Value(true);
-    } else if (const auto* setting = apply(out.config, run_settings(), entry, document.where(entry))) {
-      out.origin[setting->name()] = document.where(entry);
-    }
-  }
-  if (!resolved) set_from_environment(out);
-  set_all(out, sets);
+  ErrorList errors;
+  set_from_document(out, document, resolved, errors);
+  set_from_outside(out, sets, !resolved, errors);
+  errors.refuse();
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/error.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/model_shape.hpp"
@@ -71,8 +72,11 @@ bool computes_on_gpus(const RunConfig& config, const ClusterFacts& facts);
 /// shard.group, 0 meaning ranks_per_node. (Under hfsdp the optimizer state is shared by the world.)
 int shard_group_of(const RunConfig& config, int world);
 
-/// Rules across fields that need no cluster; throws Error (usage) with a hint. Those about the world size are
-/// skipped while ranks_per_node is 0, and those about types while they are open: `resolve` first.
+/// What rules across fields refuse that need no cluster: one Error (usage) of each rule; those that others
+/// rest on come alone. Those about the world size are skipped while ranks_per_node is 0, and those about
+/// types while they are open: `resolve` first.
+std::vector<Error> refusals_of(const RunConfig& config, const ModelShape& model);
+/// Throws the first of them.
 void check(const RunConfig& config, const ModelShape& model);
 /// What GPUs cannot compute, in the words of the ranks that would refuse it. Throws Error (usage).
 void check_gpu(const RunConfig& config, const ModelShape& model);

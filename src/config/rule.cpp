@@ -33,12 +33,12 @@ Value fit(const Rule& rule, Value value, const std::string& where) {
                 where, hint);
   };
   const auto check_text = [&](const std::string& text) {
-    if (!utf8::valid(text)) refuse("valid UTF-8");
-    if (text.find('\0') != std::string::npos) refuse("free of NUL characters");
+    if (!utf8::valid(text)) refuse("valid UTF-8", "Write it in UTF-8?");
+    if (text.find('\0') != std::string::npos) refuse("free of NUL characters", "Leave them out?");
   };
   switch (rule.kind) {
     case Kind::boolean:
-      if (!std::holds_alternative<bool>(value)) refuse("true or false");
+      if (!std::holds_alternative<bool>(value)) refuse("true or false", "Write it without quotes?");
       return value;
     case Kind::text:
       if (!std::holds_alternative<std::string>(value)) refuse("a text", "Put it in quotes?");
@@ -55,16 +55,17 @@ Value fit(const Rule& rule, Value value, const std::string& where) {
         return value;
       const std::string nearest = nearest_name(text ? lower(*text) : "", rule.choices);
       refuse("one of " + fmt::format("{}", fmt::join(rule.choices, ", ")),
-             nearest.empty() ? "" : "Did you mean " + nearest + "?");
+             nearest.empty() ? "Use one of them?" : "Did you mean " + nearest + "?");
       return value;
     }
     case Kind::integer:
-      if (!std::holds_alternative<std::int64_t>(value)) refuse("a whole number");
+      if (!std::holds_alternative<std::int64_t>(value))
+        refuse("a whole number", "Write digits alone, without quotes?");
       break;
     case Kind::number:
       if (const auto* whole = std::get_if<std::int64_t>(&value)) value = static_cast<double>(*whole);
       if (!std::holds_alternative<double>(value) || !std::isfinite(std::get<double>(value)))
-        refuse("a number");
+        refuse("a number", "Write it as 0.5 or 1e-4, without quotes?");
       break;
   }
   const bool whole = std::holds_alternative<std::int64_t>(value);
@@ -73,7 +74,9 @@ Value fit(const Rule& rule, Value value, const std::string& where) {
     const bool open = std::isinf(rule.most) || rule.most == std::numeric_limits<int>::max();
     refuse(number < rule.least && open ? fmt::format("at least {}", rule.least)
            : std::isinf(rule.least)    ? fmt::format("at most {:.0f}", rule.most)
-                                       : fmt::format("between {} and {:.0f}", rule.least, rule.most));
+                                       : fmt::format("between {} and {:.0f}", rule.least, rule.most),
+           whole ? fmt::format("Use {}?", number < rule.least ? rule.least : rule.most)
+                 : "Give a number in that range?");
   }
   return value;
 }

@@ -98,7 +98,7 @@ Document parse_document(std::string_view text, const std::string& name) {
     collect(toml::parse(text), "", -1, out.entries);
   } catch (const toml::parse_error& e) {
     throw Error(Exit::usage, fmt::format("{}:{} is not valid TOML", name, e.source().begin.line),
-                std::string(e.description()));
+                std::string(e.description()), "Correct that line; tables are [name], values key = value");
   }
   std::stable_sort(out.entries.begin(), out.entries.end(),
                    [](const Entry& a, const Entry& b) { return a.line < b.line; });
@@ -110,7 +110,8 @@ Document read_document(const std::filesystem::path& file) {
   try {
     text = files::read_text(file);
   } catch (const Error& e) {
-    throw Error(Exit::usage, "cannot read the settings file " + file.string(), e.why());
+    throw Error(Exit::usage, "cannot read the settings file " + file.string(), e.why(),
+                "Is there another of nearly that name?");
   }
   return parse_document(text, file.string());
 }

@@ -29,16 +29,16 @@ std::uint64_t permute(std::uint64_t i, std::uint64_t n, std::uint64_t key) {
   return i;
 }
 
-std::int64_t windows_of(const TokenFile& file, int sequence) {
+std::int64_t windows_of(const TokenFile& file, int sequence, const std::string& name) {
   expects(sequence > 0, "a sequence length");
   if (file.row() != 0 && file.row() != sequence)
-    throw Error(Exit::usage, "a token file was packed for another train.sequence",
+    throw Error(Exit::usage, name + " was packed for another train.sequence",
                 fmt::format("its rows have {} tokens, train.sequence is {}", file.row(), sequence),
                 fmt::format("Set train.sequence = {}, or prepare it with --pack {}?", file.row(), sequence));
   const std::int64_t windows = (file.row() != 0 ? file.size() : file.size() - 1) / sequence;
   if (windows < 1)
     throw Error(
-        Exit::usage, fmt::format("a token file is too short for one sample of {} tokens", sequence),
+        Exit::usage, fmt::format("{} is too short for one sample of {} tokens", name, sequence),
         fmt::format("it holds {} tokens, and {} are needed", file.size(), sequence + (file.row() == 0)),
         "Prepare more text, or set train.sequence lower?");
   return windows;

@@ -3,6 +3,7 @@
 // attempts. Every epoch visits each window once, in its own pseudo-random order. No table: the order is
 // computed, so that a restart at any sample costs nothing.
 #include <cstdint>
+#include <string>
 
 #include "src/data/token_file.hpp"
 
@@ -15,7 +16,7 @@ std::uint64_t permute(std::uint64_t i, std::uint64_t n, std::uint64_t key);
 /// How many windows of `sequence` tokens a file has: its rows when it is packed, else floor((tokens - 1) /
 /// sequence), as the last label of a window is the first token of the next one. Throws Error (usage) when
 /// there is none, or when its rows have another length.
-std::int64_t windows_of(const TokenFile& file, int sequence);
+std::int64_t windows_of(const TokenFile& file, int sequence, const std::string& name = "a token file");
 
 class Sampler {
  public:

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "checkpoint/exchange/export.hpp"
-#include "checkpoint/exchange/safetensors_model.hpp"
+#include "checkpoint/index/safetensors_model.hpp"
 #include "checkpoint/io/direct_reader.hpp"
 #include "checkpoint/shards/load.hpp"
 #include "src/base/as_size.hpp"
@@ -19,9 +18,7 @@ namespace holdfast::weights {
 namespace safetensors = checkpoint::safetensors;
 
 ModelFiles::ModelFiles(const fs::path& path, const std::string& asked_by) : path_(path) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored))
-    throw Error(Exit::usage, "there are no weights at " + path.string(), asked_by);
+  require_there(path, asked_by);
   if (auto found = find_checkpoint(path, asked_by)) {
     path_ = found->path;
     lease_.emplace(std::move(found->lease));
@@ -31,29 +28,19 @@ ModelFiles::ModelFiles(const fs::path& path, const std::string& asked_by) : path
     return;
   }
   source_.emplace(path);
+  std::error_code ignored;
   const fs::path folder = fs::is_directory(path, ignored) ? path : fs::absolute(path).parent_path();
   if (const auto config = config::find_hf_config(folder)) shape_ = config::load_hf_config(*config).shape;
 }
 
 std::vector<std::string> ModelFiles::require(const config::ModelShape& shape) const {
-  auto model = tensors_of_model(config::base_tensors_of(shape));
-  if (source_) {
-    for (auto& tensor : model) tensor.name.erase(0, checkpoint::model_family.size());
-    return safetensors::require_model(*source_, model, shape.tied_embeddings);
+  if (!source_) {
+    require_weights(path_, *manifest_, shape);
+    return {};
   }
-  const auto refuse = [&](std::string why) {
-    throw Error(Exit::usage, fmt::format("{} does not hold the weights of this model", path_.string()),
-                std::move(why));
-  };
-  for (const checkpoint::LogicalTensor& tensor : model) {
-    const auto there = std::ranges::find(manifest_->tensors, tensor.name, &checkpoint::LogicalTensor::name);
-    if (there == manifest_->tensors.end())
-      refuse(shape_->adapters.any() ? "it holds adapters" : "it has no " + tensor.name);
-    if (*there != tensor)
-      refuse(fmt::format("{} is {} x {} there and {} x {} here", tensor.name, there->rows, there->cols,
-                         tensor.rows, tensor.cols));
-  }
-  return {};
+  auto superfluous = require_weights(*source_, shape);
+  if (shape.tied_embeddings) safetensors::require_tied_head(*source_);
+  return superfluous;
 }
 
 std::string ModelFiles::description(const config::ModelShape& shape) const {
@@ -103,13 +90,6 @@ void ModelFiles::check(std::span<const checkpoint::LogicalTensor> tensors,
             fmt::format("{} has digest {}, should be {}", tensors[t].name,
                         checkpoint::digest_text(digests[t]), checkpoint::digest_text(manifest_->digests[m])));
   }
-}
-
-std::vector<checkpoint::LogicalTensor> tensors_of_model(const std::vector<config::TensorSpec>& specs) {
-  std::vector<checkpoint::LogicalTensor> out;
-  for (const config::TensorSpec& spec : specs)
-    out.push_back({std::string(checkpoint::model_family) + spec.name, spec.rows, spec.cols});
-  return out;
 }
 
 }  // namespace holdfast::weights

@@ -15,6 +15,7 @@
 #include "checkpoint/index/state.hpp"
 #include "checkpoint/shards/piece_reader.hpp"
 #include "src/config/model_shape.hpp"
+#include "src/weights/contents.hpp"
 
 namespace holdfast::weights {
 
@@ -38,8 +39,7 @@ class ModelFiles {
   /// Of safetensors files.
   const checkpoint::safetensors::Source* source() const { return source_ ? &*source_ : nullptr; }
 
-  /// That the tensors are those of `shape` without adapters. Returns those that nobody needs. Throws Error
-  /// (usage) that names the first which is missing, unknown or of another shape or type.
+  /// As require_weights() does, and that the head of a tied model is its embedding.
   std::vector<std::string> require(const config::ModelShape& shape) const;
   /// One line of what they are.
   std::string description(const config::ModelShape& shape) const;
@@ -63,8 +63,5 @@ class ModelFiles {
   std::unique_ptr<checkpoint::PieceReader> pieces_;        ///< of it
   std::optional<checkpoint::safetensors::Source> source_;  ///< else
 };
-
-/// Tensors of a model as a checkpoint calls them, "model/NAME", fp32.
-std::vector<checkpoint::LogicalTensor> tensors_of_model(const std::vector<config::TensorSpec>& specs);
 
 }  // namespace holdfast::weights

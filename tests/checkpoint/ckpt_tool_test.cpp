@@ -87,12 +87,12 @@ TEST_F(CkptTool, shows) {
   const auto [code2, text2] =
       output_of([&](auto& out) { return tool::ckpt_show(run, true, out); });  // the newest
   const auto json = nlohmann::json::parse(text2);
-  EXPECT_EQ(json["schema_version"], 1);
+  EXPECT_EQ(json["schema_version"], 2);
   EXPECT_EQ(json["step"], 10);
   EXPECT_EQ(json["tensors"].size(), whole.tensors.size());
   EXPECT_EQ(json["shards"].size(), 2u);
   EXPECT_EQ(json["format"], format_version);
-  EXPECT_EQ(json["tensors"][0]["dtype"], "f32");
+  EXPECT_EQ(json["tensors"][0]["dtype"], "fp32");
   EXPECT_EQ(json["tensors"][12]["dtype"], "bf16");  // the second moments
   EXPECT_THAT(text, HasSubstr("  bf16  "));
   EXPECT_FALSE(json["levels"].contains("local"));
@@ -172,10 +172,10 @@ TEST_F(CkptTool, makesAnIndexWhenItIsAskedTo) {
     EXPECT_EQ(code, 0);
     EXPECT_THAT(text, HasSubstr("step-00000010/index.h5: step 10, 18 tensors"));
     EXPECT_TRUE(fs::exists(index));
-    EXPECT_EQ(output_of([&](auto& out) { return tool::ckpt_verify(run, out); }).first, 0);
+    EXPECT_EQ(output_of([&](auto& out) { return tool::ckpt_verify(run, false, out); }).first, 0);
   }
   write_file(index, "damaged");
-  EXPECT_THAT(output_of([&](auto& out) { return tool::ckpt_verify(run, out); }).second,
+  EXPECT_THAT(output_of([&](auto& out) { return tool::ckpt_verify(run, false, out); }).second,
               HasSubstr("index.h5: cannot open"));
   EXPECT_TRUE(holds(checkpoints / "step-00000010", whole.tensors, 10)) << "no load needs it";
   const fs::path old = folder.path() / "step-00000003";
@@ -187,13 +187,20 @@ TEST_F(CkptTool, makesAnIndexWhenItIsAskedTo) {
 }
 
 TEST_F(CkptTool, verifies) {
-  const auto [code, text] = output_of([&](auto& out) { return tool::ckpt_verify(run, out); });
+  const auto [code, text] = output_of([&](auto& out) { return tool::ckpt_verify(run, false, out); });
   EXPECT_EQ(code, 0) << text;
   EXPECT_THAT(text, HasSubstr("step-00000010: good"));
   flip_bit(checkpoints / "step-00000005" / "shard-00000.h5", 8 * 16000);
-  const auto [code2, text2] = output_of([&](auto& out) { return tool::ckpt_verify(run, out); });
+  const auto [code2, text2] = output_of([&](auto& out) { return tool::ckpt_verify(run, false, out); });
   EXPECT_EQ(code2, 1);
   EXPECT_THAT(text2, HasSubstr("step-00000010: good"));
+  const auto [code3, text3] = output_of([&](auto& out) { return tool::ckpt_verify(run, true, out); });
+  const auto json = nlohmann::json::parse(text3);
+  EXPECT_EQ(code3, 1);
+  EXPECT_EQ(json["good"], false);
+  EXPECT_EQ(json["checkpoints"][0]["verdict"], "good");
+  EXPECT_EQ(json["checkpoints"][1]["verdict"], "damaged");
+  EXPECT_FALSE(json["checkpoints"][1]["problems"].empty());
   EXPECT_THAT(
       text2, HasSubstr("step-00000005: DAMAGED\n  shard-00000.h5: block 0 of 1 does not match its checksum"));
 }
@@ -248,13 +255,22 @@ TEST_F(CkptTool, pruneDoesWhatItSaidItWould) {
   write_file(checkpoints / ".trash-00000001-1", "");
   fs::create_directory(checkpoints / "step-00000007.tmp-0-1");
   const auto prune = [&](bool dry_run) {
-    return output_of([&](auto& out) { return tool::ckpt_prune({run, 1, 0.0, dry_run, false}, out); }).second;
+    return output_of([&](auto& out) {
+             return tool::ckpt_prune({run, 1, 0.0, dry_run, false, false}, out);
+           })
+        .second;
   };
   const std::string before = prune(true);
   EXPECT_THAT(before, AllOf(HasSubstr("would remove step 5\n"), HasSubstr("would remove .trash-00000001-1\n"),
                             HasSubstr("would remove step-00000007.tmp-0-1\n"),
                             HasSubstr("1 of 2 checkpoints would stay")));
   EXPECT_EQ(files::list(checkpoints).size(), 4u);
+  const auto json = nlohmann::json::parse(output_of([&](auto& out) {
+                                            return tool::ckpt_prune({run, 1, 0.0, true, true, false}, out);
+                                          }).second);
+  EXPECT_EQ(json["steps"], nlohmann::json({5}));
+  EXPECT_EQ(json["remains"].size(), 2u);
+  EXPECT_EQ(json["stay"], 1);
   EXPECT_THAT(prune(false), AllOf(HasSubstr("removed step 5\n"), HasSubstr("1 of 2 checkpoints stay")));
   EXPECT_THAT(files::list(checkpoints), ElementsAre("step-00000010"));
 }
@@ -264,7 +280,7 @@ TEST_F(CkptTool, pruneLeavesALiveRunAlone) {
   const auto exit_of = [&](bool force) {
     try {
       std::ostringstream out;
-      return static_cast<Exit>(tool::ckpt_prune({run, 1, 0.0, false, force}, out));
+      return static_cast<Exit>(tool::ckpt_prune({run, 1, 0.0, false, false, force}, out));
     } catch (const Error& e) {
       return e.exit();
     }

@@ -46,18 +46,22 @@ TEST(Help, NamesArgumentsByTheirTypes) {
 }
 
 TEST(Help, ErrorsOfTheParserKeepTheNamesOfArguments) {
-  const auto said = [](std::vector<std::string> words) {
+  const auto said = [](const std::vector<std::string>& words) {
     test::Program program;
-    std::reverse(words.begin(), words.end());
     try {
-      program.app.parse(words);
+      program.app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
     } catch (const CLI::ParseError& error) {
-      return parse_error(error);
+      return std::string(usage_error(program.app, words, error).what());
     }
     return std::string();
   };
-  EXPECT_EQ(said({"ctl"}), "RUN is required");
-  EXPECT_EQ(said({"submit", "a", "--other"}), "the following argument was not expected: --other");
+  EXPECT_EQ(said({"ctl"}), "RUN is required. 'holdfast ctl --help' says more");
+  EXPECT_EQ(said({"submit", "a", "--other"}),
+            "'holdfast submit' has no option --other. 'holdfast submit --help' says more");
+  EXPECT_EQ(said({"submit", "a", "--sett", "b"}),
+            "'holdfast submit' has no option --sett. Did you mean --set?");
+  EXPECT_EQ(said({"submit", "a", "--set"}),
+            "--set needs a value, KEY=VALUE. 'holdfast submit --help' says more");
 }
 
 }  // namespace

@@ -25,6 +25,18 @@ void eight_bit(RunConfig& c) {
   c.precision.parameters = Precision::bf16;
 }
 
+TEST(Check, FindsAllContradictionsAtOnce) {
+  RunConfig c = good();
+  c.optim.beta1 = 2;
+  c.guard.on_nan = GuardAction::report;
+  c.checkpoint.local = "here";
+  const auto refused = refusals_of(c, {});
+  ASSERT_EQ(refused.size(), 3u);
+  EXPECT_THAT(refused.back().what(), HasSubstr("checkpoint.local must be an absolute path"));
+  c.train.micro_batch = 0;
+  EXPECT_EQ(refusals_of(c, {}).size(), 1u) << "the others divide by it";
+}
+
 struct Refused {
   const char* says;
   std::function<void(RunConfig&, ModelShape&)> spoil;
@@ -282,7 +294,7 @@ TEST(Check, JobsForGpusComputeInBf16) {
   EXPECT_EQ(
       test::refusal_of([&] { check_gpu(c, {}); }).text,
       "attention on the GPU computes in bf16 only (the parameters' precision makes its activations another "
-      "type). set precision.parameters = \"bf16\"?");
+      "type). Set precision.parameters = \"bf16\"?");
   c.precision.parameters = Precision::bf16;
   ModelShape wide;
   wide.width = 1024;

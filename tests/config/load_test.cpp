@@ -7,6 +7,7 @@
 #include <random>
 
 #include "src/base/env.hpp"
+#include "src/base/errors.hpp"
 #include "src/config/bind.hpp"
 #include "tests/config/scratch.hpp"
 
@@ -138,7 +139,10 @@ TEST(Load, RefusesWithFileLineAndSuggestion) {
 TEST(Load, NamesAFileThatCannotBeRead) {
   const auto refusal = refusal_of([] { load("/no/such/job.toml"); });
   EXPECT_EQ(refusal.exit, Exit::usage);
-  EXPECT_EQ(refusal.text, "cannot read the settings file /no/such/job.toml (No such file or directory)");
+  EXPECT_EQ(refusal.text,
+            "cannot read the settings file /no/such/job.toml (No such file or directory). Is there another "
+            "of nearly "
+            "that name?");
 }
 
 TEST(Load, PrecedenceIsFlagEnvironmentFileDefault) {
@@ -172,7 +176,9 @@ TEST(Load, TheEnvironmentIsStrictToo) {
   }
   const Variable variable("HOLDFAST_SET_TRAIN__STEPS", "many");
   EXPECT_EQ(refusal_of([&] { load(file); }).text,
-            "train.steps must be a whole number, not \"many\" (environment HOLDFAST_SET_TRAIN__STEPS)");
+            "train.steps must be a whole number, not \"many\" (environment HOLDFAST_SET_TRAIN__STEPS). Write "
+            "digits "
+            "alone, without quotes?");
 }
 
 TEST(Load, AResolvedFileIsNotChangedByTheEnvironment) {
@@ -202,6 +208,23 @@ TEST(Load, FlagsTakeTomlSpellingOrAPlainWord) {
   EXPECT_EQ(with("shard.strategy=no_shard").shard.strategy, Strategy::no_shard);
   EXPECT_EQ(with("rank.command=[\"a\", \"b c\"]").rank.command, (std::vector<std::string>{"a", "b c"}));
   EXPECT_EQ(with("train.steps=1_000").train.steps, 1000);
+}
+
+TEST(Load, SaysAllThatIsWrongAtOnce) {
+  const Scratch dir;
+  const auto file =
+      dir.write("job.toml", "[train]\nstps = 3\nsteps = \"3\"\n[trian]\na = 1\nb = 2\n[optim]\nlr = 1e-4\n");
+  try {
+    load(file, {"train.lr=1", "run.name=good"});
+    FAIL();
+  } catch (const Errors& errors) {
+    std::vector<std::string> says;
+    for (const Error& error : errors.all()) says.emplace_back(error.what());
+    EXPECT_THAT(says,
+                testing::ElementsAre(HasSubstr("unknown key train.stps"),
+                                     HasSubstr("train.steps must be a whole number"),
+                                     HasSubstr("unknown table trian"), HasSubstr("unknown key train.lr")));
+  }
 }
 
 TEST(Load, RefusesBadFlags) {

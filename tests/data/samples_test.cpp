@@ -10,7 +10,6 @@
 
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
-#include "src/data/token_checks.hpp"
 
 namespace holdfast::data {
 namespace {
@@ -53,14 +52,6 @@ class SamplesTest : public testing::Test {
 
   fs::path folder_;
 };
-
-// Rows need no token behind them, as labels stop inside.
-TEST_F(SamplesTest, OneRowIsEnough) {
-  make("row", 10, {3, 3}, 6);
-  EXPECT_EQ(open_for(folder_ / "row", 6, "tiny", 1000).size(), 6);
-  make("text", 10, {3, 3});
-  EXPECT_THROW(open_for(folder_ / "text", 6, "tiny", 1000), Error);
-}
 
 TEST_F(SamplesTest, LabelsStopWhereDocumentsDo) {
   const TokenFile file = make("a", 10, {3, 4, 6});

@@ -53,7 +53,7 @@ def check_verb(verb, of=""):
     row, name = row_of(verb, of), f"{of} {verb}".strip()
     check(row, f"the page has no row for 'holdfast {name}'")
     if row:
-        told = "[yes]" in row or "[a line each]" in row
+        told = "[yes](" in row or "[a line each]" in row
         asked = {"ctl": "ctl RUN save"}.get(name, name).split()
         has = name == "events" or "--json" in holdfast(*asked, "--help")[0]  # which prints nothing else
         check(told == has, f"the page is wrong: 'holdfast {name}' has {'a' if has else 'no'} --json")
@@ -101,6 +101,8 @@ with tempfile.TemporaryDirectory() as run:
     check_fields(PAGE + RUN_DIRECTORY, "status", run, "--json")
     check_fields(PAGE, "ls", run, "--json")
 check_fields(PAGE, "doctor", "--fast", "--json")
+check_fields(PAGE, "config", "keys", "train.lanes", "--json")
+check_fields(PAGE, "drill", "--list", "--json")
 check_fields(RUN_DIRECTORY, "plan", "quickstart", "--set", "data.tokens=tokens.bin", "--json")
 
 print("\n".join(FAILED) or f"{len(verbs)} verbs and their fields are on the page")

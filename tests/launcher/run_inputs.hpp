@@ -7,6 +7,7 @@
 
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/manifest.hpp"
+#include "src/base/as_size.hpp"
 #include "src/config/load.hpp"
 #include "src/config/numerics.hpp"
 #include "src/data/token_file.hpp"
@@ -23,7 +24,7 @@ inline std::string write_tokens(const std::filesystem::path& path, int vocabular
   return path.string();
 }
 
-/// The manifest of a checkpoint with these settings, without its shard.
+/// A checkpoint with these settings, as far as names and sizes tell.
 inline void write_manifest(const std::filesystem::path& folder, const config::RunConfig& config,
                            const config::ModelShape& model) {
   checkpoint::Manifest m;
@@ -44,6 +45,8 @@ inline void write_manifest(const std::filesystem::path& folder, const config::Ru
   m.shards = {{"shard-00000.h5", 12288, 4096, 8192, 1, {}, root, {}}};
   std::filesystem::create_directories(folder);
   std::ofstream(folder / checkpoint::manifest_file_name) << checkpoint::to_text(m);
+  std::ofstream(folder / m.shards.front().file);
+  std::filesystem::resize_file(folder / m.shards.front().file, as_size(m.shards.front().bytes));
 }
 
 }  // namespace holdfast::test

@@ -25,8 +25,6 @@ using Json = nlohmann::ordered_json;
 
 int exit_of(Exit exit) { return static_cast<int>(exit); }
 
-const char* dtype_text(DType type) { return type == DType::fp32 ? "f32" : "bf16"; }
-
 std::string generation_text(const checkpoint::Generation& generation) {
   return fmt::format("{}-{}", generation.term, generation.attempt);
 }
@@ -185,7 +183,7 @@ void print_text(const fs::path& path, const Manifest& m, std::ostream& out) {
   for (std::size_t i = 0; i < m.tensors.size(); ++i) {
     const auto& tensor = m.tensors[i];
     out << fmt::format("{:{}}  {:>17}  {:4}  {}\n", tensor.name, width,
-                       fmt::format("{} x {}", tensor.rows, tensor.cols), dtype_text(tensor.type),
+                       fmt::format("{} x {}", tensor.rows, tensor.cols), name_of(tensor.type),
                        checkpoint::digest_text(m.digests[i]));
   }
 }
@@ -201,7 +199,7 @@ Json json_in_full(const fs::path& path, const Manifest& m) {
   for (std::size_t i = 0; i < m.tensors.size(); ++i)
     json["tensors"].push_back({{"name", m.tensors[i].name},
                                {"shape", {m.tensors[i].rows, m.tensors[i].cols}},
-                               {"dtype", dtype_text(m.tensors[i].type)},
+                               {"dtype", name_of(m.tensors[i].type)},
                                {"digest", checkpoint::digest_text(m.digests[i])}});
   for (std::size_t rank = 0; rank < m.shards.size(); ++rank) {
     const auto& shard = m.shards[rank];
@@ -212,6 +210,30 @@ Json json_in_full(const fs::path& path, const Manifest& m) {
                               {"root", shard.root}});
   }
   return json;
+}
+
+const char* word_of(const checkpoint::Verified& result) {
+  return result.problems.empty() ? "good" : result.unreadable ? "unreadable" : "damaged";
+}
+
+Json verdict_json(const fs::path& step_dir, const checkpoint::Verified& result) {
+  Json problems = Json::array();
+  for (const std::string& problem : result.problems) problems.push_back(problem);
+  return {{"path", step_dir.string()},
+          {"verdict", word_of(result)},
+          {"bytes", result.bytes},
+          {"blocks", result.blocks},
+          {"files", result.files},
+          {"problems", problems}};
+}
+
+void print_verdict(const fs::path& step_dir, const checkpoint::Verified& result, std::ostream& out) {
+  if (result.problems.empty())
+    out << fmt::format("{}: good ({}, {} {})\n", step_dir.string(), size_text(result.bytes),
+                       result.files > 0 ? result.files : result.blocks, result.files > 0 ? "files" : "blocks");
+  else
+    out << fmt::format("{}: {}\n", step_dir.string(), result.unreadable ? "NOT READABLE" : "DAMAGED");
+  for (const std::string& problem : result.problems) out << "  " << harmless(problem) << '\n';
 }
 
 }  // namespace
@@ -269,7 +291,7 @@ int ckpt_show(const fs::path& given, bool json, std::ostream& out) {
   const fs::path path = checkpoint_of(given);
   const auto show = [&](const auto& manifest) {
     if (!json) return print_text(path, manifest, out);
-    Json all = {{"schema_version", 1}};
+    Json all = {{"schema_version", 2}};
     all.update(json_in_full(path, manifest));
     print_json(all, out);
   };
@@ -281,7 +303,7 @@ int ckpt_show(const fs::path& given, bool json, std::ostream& out) {
   return exit_of(Exit::done);
 }
 
-int ckpt_verify(const fs::path& given, std::ostream& out) {
+int ckpt_verify(const fs::path& given, bool json, std::ostream& out) {
   const fs::path path = clean(given);
   std::vector<fs::path> paths;
   if (const auto folder = folder_of(path))
@@ -290,19 +312,18 @@ int ckpt_verify(const fs::path& given, std::ostream& out) {
   else
     paths.push_back(path);
   bool good = true;
+  Json list = Json::array();
   for (const fs::path& step_dir : paths) {
     const checkpoint::Lease lease(step_dir);
     const checkpoint::Verified result =
         checkpoint::verify(step_dir, bar("verify " + step_dir.filename().string()));
     good &= result.problems.empty();
-    if (result.problems.empty())
-      out << fmt::format("{}: good ({}, {} {})\n", step_dir.string(), size_text(result.bytes),
-                         result.files > 0 ? result.files : result.blocks,
-                         result.files > 0 ? "files" : "blocks");
+    if (json)
+      list.push_back(verdict_json(step_dir, result));
     else
-      out << fmt::format("{}: {}\n", step_dir.string(), result.unreadable ? "NOT READABLE" : "DAMAGED");
-    for (const std::string& problem : result.problems) out << "  " << harmless(problem) << '\n';
+      print_verdict(step_dir, result, out);
   }
+  if (json) print_json({{"schema_version", 1}, {"good", good}, {"checkpoints", list}}, out);
   return exit_of(good ? Exit::done : Exit::runtime);
 }
 

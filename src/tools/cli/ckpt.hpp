@@ -14,7 +14,7 @@ int ckpt_ls(const std::filesystem::path& path, bool json, std::ostream& out);
 int ckpt_show(const std::filesystem::path& path, bool json, std::ostream& out);
 /// Every byte of a checkpoint (of a folder: of all committed ones). A line per checkpoint and per problem;
 /// Exit::runtime when there is a problem. Progress goes to stderr.
-int ckpt_verify(const std::filesystem::path& path, std::ostream& out);
+int ckpt_verify(const std::filesystem::path& path, bool json, std::ostream& out);
 
 struct DiffOrder {
   std::filesystem::path before, after;

@@ -53,6 +53,7 @@ struct PruneOrder {
   std::optional<int> keep;  ///< absent: as the run's settings say
   std::optional<double> archive_h;
   bool dry_run = false;
+  bool json = false;
   bool force = false;  ///< although a job owns the run directory that has not said that it is over
 };
 /// Removes what retention would, and remains of saves that were never committed. Refuses (usage) while a run

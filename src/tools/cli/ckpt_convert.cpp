@@ -21,7 +21,7 @@ std::string model_for(const ImportFiles& files) {
   const fs::path source = clean(files.source);
   const fs::path folder = fs::is_directory(source, ignored) ? source : fs::absolute(source).parent_path();
   if (const auto config = config::find_hf_config(folder)) return fs::absolute(*config).string();
-  throw Error(Exit::usage, "nothing says which model these weights are of",
+  throw Error(Exit::usage, "nothing says which model " + source.string() + " is of",
               "there is no config.json in " + folder.string(), "Name it with --model?");
 }
 

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "checkpoint/index/catalog.hpp"
@@ -62,8 +64,8 @@ fs::path folder_of_many(const fs::path& given) {
   const fs::path path = clean(given);
   const auto folder = folder_of(path);
   if (!folder)
-    throw Error(Exit::usage, path.string() + " is a checkpoint, not a folder of them", "",
-                "Name its folder or run directory?");
+    throw Error(Exit::usage, path.string() + " is a checkpoint, not a folder of them",
+                "it has a manifest.json", "Name its folder or run directory?");
   return *folder;
 }
 
@@ -93,13 +95,26 @@ int ckpt_prune(const PruneOrder& order, std::ostream& out) {
     checkpoint::sweep(folder, {last, last});  // nobody is alive
     if (run && fs::exists(run->durable())) checkpoint::record_steps(run->durable(), 0, {}, steps);
   }
+  const auto committed = static_cast<std::int64_t>(checkpoint::committed_steps(folder).size());
+  const auto gone = static_cast<std::int64_t>(steps.size());
+  const std::int64_t before = committed + (order.dry_run ? 0 : gone);
+  if (order.json) {
+    const nlohmann::ordered_json report = {{"schema_version", 1},
+                                           {"dry_run", order.dry_run},
+                                           {"steps", steps},
+                                           {"remains", remains},
+                                           {"stay", before - gone},
+                                           {"keep", retention.keep},
+                                           {"keep_files", retention.keep_files},
+                                           {"archive_h", retention.archive_h}};
+    out << report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+    return static_cast<int>(Exit::done);
+  }
   const char* const verb = order.dry_run ? "would remove" : "removed";
   for (const std::int64_t step : steps) out << fmt::format("{} step {}\n", verb, step);
   for (const std::string& name : remains) out << fmt::format("{} {}\n", verb, name);
   out << fmt::format("{} of {} checkpoints {} (keep {}, of other programs' files {}, archive every {} h)\n",
-                     checkpoint::committed_steps(folder).size() - (order.dry_run ? steps.size() : 0),
-                     checkpoint::committed_steps(folder).size() + (order.dry_run ? 0 : steps.size()),
-                     order.dry_run ? "would stay" : "stay", retention.keep,
+                     before - gone, before, order.dry_run ? "would stay" : "stay", retention.keep,
                      retention.keep_files > 0 ? std::to_string(retention.keep_files) : "all",
                      retention.archive_h);
   return static_cast<int>(Exit::done);
@@ -114,7 +129,8 @@ int ckpt_pin(const fs::path& given, std::optional<std::int64_t> step, bool unpin
   const fs::path step_dir = folder && step ? checkpoint::committed_path(*folder, *step) : checkpoint_of(path);
   const Name name = checkpoint::parse_name(fs::absolute(step_dir).filename().string());
   if (name.kind != Name::Kind::committed)
-    throw Error(Exit::usage, step_dir.string() + " cannot be pinned", "it is not named step-…");
+    throw Error(Exit::usage, step_dir.string() + " cannot be pinned", "it is not named step-…",
+                "Name a checkpoint as its run has named it?");
   const fs::path checkpoints = fs::absolute(step_dir).parent_path();
   const bool changed =
       unpin ? checkpoint::unpin(checkpoints, name.step) : checkpoint::pin(checkpoints, name.step);

@@ -47,12 +47,13 @@ fs::path clean(const fs::path& path) {
 std::optional<fs::path> folder_of(const fs::path& path) {
   if (!is_folder(path))
     throw Error(Exit::usage, path.string() + " is not a checkpoint or a run directory",
-                "there is no such folder");
+                "there is no such folder", "'holdfast ls' lists runs");
   if (is_folder(RunDir{path}.checkpoints())) return RunDir{path}.checkpoints();
   const bool looks_like_one = checkpoint::parse_name(path.filename().string()).kind != Name::Kind::other;
   if (looks_like_one || files::is_there(path / checkpoint::manifest_file_name)) return {};
   if (!checkpoint::committed_steps(path).empty()) return path;
-  throw Error(Exit::usage, path.string() + " holds no checkpoints", "no step-… folder in it");
+  throw Error(Exit::usage, path.string() + " holds no checkpoints", "no step-… folder in it",
+              "Name a run directory, a folder of checkpoints or a checkpoint?");
 }
 
 fs::path checkpoint_of(const fs::path& given) {
@@ -60,7 +61,9 @@ fs::path checkpoint_of(const fs::path& given) {
   const auto folder = folder_of(path);
   if (!folder) return path;
   const auto newest = checkpoint::newest_sound_folder(*folder);
-  if (!newest) throw Error(Exit::runtime, "no sound checkpoint in " + folder->string());
+  if (!newest)
+    throw Error(Exit::runtime, "no sound checkpoint in " + folder->string(), "",
+                "'holdfast ckpt verify' says what is wrong with them");
   return *newest;
 }
 
@@ -69,7 +72,9 @@ checkpoint::LeasedCheckpoint open_checkpoint(const fs::path& given) {
   const auto folder = folder_of(path);
   if (!folder) return checkpoint::lease_checkpoint(path);
   auto newest = checkpoint::lease_newest(*folder);
-  if (!newest) throw Error(Exit::runtime, "no sound checkpoint in " + folder->string());
+  if (!newest)
+    throw Error(Exit::runtime, "no sound checkpoint in " + folder->string(), "",
+                "'holdfast ckpt verify' says what is wrong with them");
   return std::move(*newest);
 }
 

@@ -45,10 +45,8 @@ void add_looking(CLI::App& ckpt, int& exit_code) {
   add<LookOptions>(ckpt, exit_code, "show",
                    "Tensors, shapes, types, levels, digests and facts of a checkpoint", add_look,
                    [](const auto& o) { return ckpt_show(o.path, o.json, std::cout); });
-  add<LookOptions>(
-      ckpt, exit_code, "verify", "Check every byte; exit code 1 when anything is damaged",
-      [](CLI::App& command, LookOptions& o) { add_path(command, "path", o.path); },
-      [](const auto& o) { return ckpt_verify(o.path, std::cout); });
+  add<LookOptions>(ckpt, exit_code, "verify", "Check every byte; exit code 1 when anything is damaged",
+                   add_look, [](const auto& o) { return ckpt_verify(o.path, o.json, std::cout); });
   add<DiffOrder>(
       ckpt, exit_code, "diff",
       "What differs between two checkpoints; exit code 0 when their states are the same",
@@ -175,6 +173,7 @@ void add_keeping(CLI::App& ckpt, int& exit_code) {
         command.add_option("--archive-h", o.archive_h, "Keep the first of every so many hours; 0: none")
             ->check(CLI::NonNegativeNumber);
         command.add_flag("--dry-run", o.dry_run, "Say what would go, and change nothing");
+        command.add_flag("--json", o.json, "Print JSON");
         command.add_flag("--force", o.force, "Although the job that owns it has not said that it is over");
       },
       [](const auto& o) { return ckpt_prune(o, std::cout); });

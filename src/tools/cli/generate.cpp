@@ -72,7 +72,7 @@ class Printer {
   }
   std::string json_of(std::size_t number, const infer::Answer& answer) const {
     const Prompt& prompt = prompts_[number];
-    Json line;
+    Json line = {{"schema_version", 1}};
     if (prompt.is_conversation())
       line["messages"] = prompt.messages;
     else

@@ -54,8 +54,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& success) {  // --help
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "holdfast: %s. 'holdfast %s --help' says more\n", parse_error(error).c_str(),
-                 first.c_str());
+    std::fprintf(stderr, "holdfast: %s\n", usage_error(app, {argv + 1, argv + argc}, error).what());
     return exit_of(Exit::usage);
   } catch (const holdfast::Error& error) {
     std::fprintf(stderr, "holdfast: %s\n", error.what());

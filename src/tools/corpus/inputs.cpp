@@ -55,14 +55,15 @@ class Listing {
     for (const fs::path& input : settings_.input) {
       std::error_code error;
       const fs::file_status status = fs::status(input, error);
-      if (!fs::exists(status)) throw bad_input(input, "no such file or folder");
+      if (!fs::exists(status))
+        throw bad_input(input, "no such file or folder", "Name files and folders with text?");
       if (fs::is_directory(status)) {
         for (const fs::path& path : files_below(input)) {
           const bool other_half = settings_.format == Format::megatron && path.extension() != ".idx";
           if (!is_output(path) && !other_half) add(path);
         }
       } else if (!fs::is_regular_file(status)) {
-        throw bad_input(input, "neither a regular file nor a folder");
+        throw bad_input(input, "neither a regular file nor a folder", "Name files and folders with text?");
       } else if (is_output(input)) {
         throw bad_input(input, "it is also an output", "Choose another --output?");
       } else {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "checkpoint/exchange/export.hpp"
 #include "checkpoint/index/state.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"

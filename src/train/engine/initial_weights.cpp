@@ -5,7 +5,6 @@
 #include <chrono>
 #include <optional>
 
-#include "checkpoint/exchange/export.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -45,18 +44,9 @@ Files open_together(const std::string& path, const char* setting, comm::Communic
   return std::move(*files);
 }
 
-/// That adapters which lie there are of the kind that the run trains.
+/// That adapters which lie there are of the kind that the run trains, and on the weights that it has.
 void require_adapters(const AdapterFiles& files, const Setup& setup, const std::string& base_digest) {
-  const config::Adapters& here = setup.shape.adapters;
-  const config::Adapters there = files.require(setup.shape).adapters;
-  if (there.rank != here.rank || there.scale != here.scale || there.on != here.on)
-    throw Error(Exit::usage,
-                fmt::format("the adapters of {} are of another kind than this run's", files.path().string()),
-                fmt::format("there rank {}, alpha {} on {}; here rank {}, alpha {} on {}",
-                            files.facts().lora.rank, files.facts().lora.alpha,
-                            fmt::join(files.facts().lora.targets, ", "), setup.config.lora.rank,
-                            setup.config.lora.alpha, fmt::join(setup.config.lora.targets, ", ")),
-                "Set lora.rank, lora.alpha and lora.targets as theirs are?");
+  weights::require_kind(files.contents(), setup.shape, setup.config.lora);
   const std::string& digest = files.facts().base_digest;
   if (!digest.empty() && digest != base_digest)
     throw Error(

@@ -5,7 +5,7 @@
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/mixture.hpp"
-#include "src/data/token_checks.hpp"
+#include "src/preflight/tokens.hpp"
 #include "src/train/common/agree.hpp"
 #include "src/train/engine/batch_reader.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 
 data::TokenFile open_tokens(const Setup& setup, const std::string& path) {
   return checkpoint::patiently(patience_with_tokens(setup.config), [&] {
-    return data::open_for(path, setup.config.train.sequence, setup.shape.name, setup.shape.vocabulary);
+    return preflight::open_for(path, setup.config.train.sequence, setup.shape.name, setup.shape.vocabulary);
   });
 }
 
@@ -32,15 +32,13 @@ TokenData open_token_data(const Setup& setup, comm::Communicator& world) {
     paths.push_back(part.path);
     vocabulary = std::max(vocabulary, sources.back().file.vocabulary());
   }
-  if (sources.empty())
-    throw Error(Exit::usage, "there is no token file", "neither data.tokens nor data.mixture is set",
-                "Make one with holdfast data prepare?");
+  if (sources.empty()) throw preflight::no_tokens();
   if (c.eval.every > 0) held_out = open_tokens(setup, c.data.validation);
   together(world, world.rank() == 0, [&] {
-    std::vector<data::NamedFile> files;
+    std::vector<preflight::NamedFile> files;
     for (std::size_t i = 0; i < sources.size(); ++i) files.push_back({paths[i], &sources[i].file});
     if (held_out) files.push_back({c.data.validation, &*held_out});
-    if (!c.data.other_tokenizer) data::require_one_tokenizer(files, c.model.weights);
+    if (!c.data.other_tokenizer) preflight::require_one_tokenizer(files, c.model.weights);
     if (vocabulary < setup.shape.vocabulary)
       log::warn("the token files use {} of the model's {} tokens", vocabulary, setup.shape.vocabulary);
   });

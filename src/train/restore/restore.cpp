@@ -13,6 +13,7 @@
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/base/units.hpp"
+#include "src/preflight/run.hpp"
 #include "src/shard/layout.hpp"
 #include "src/train/common/agree.hpp"
 #include "src/train/local/offers.hpp"
@@ -35,12 +36,7 @@ void refuse_to_mix(const RunDir& dir, const DurableSteps& durable, const checkpo
     const auto there =
         checkpoint::patiently(patience, [&] { return checkpoint::committed_steps(dir.checkpoints()); });
     steps.insert(steps.end(), there.begin(), there.end());
-    if (!steps.empty())
-      throw Error(Exit::usage,
-                  fmt::format("the run directory {} already holds a run up to step {}", dir.path.string(),
-                              *std::max_element(steps.begin(), steps.end())),
-                  "run.resume is none, and a restart could not tell the two runs apart",
-                  "Choose another run.dir, or resume = \"auto\"?");
+    if (!steps.empty()) throw preflight::holds_a_run(dir.path, *std::max_element(steps.begin(), steps.end()));
   });
 }
 
@@ -225,11 +221,12 @@ void Restore::rule_out(const BadPieces& bad) {
   for (const auto& [checkpoint, kind, piece] : bad.shared)
     shared_.offers()[checkpoint].bad.insert({kind, piece});
   if (!bad.shared.empty() && at_path_)
-    throw cannot_resume(order_.resume, bad.reasons.empty() ? "it is damaged" : bad.reasons.front());
+    throw preflight::cannot_resume(Exit::runtime, order_.resume,
+                                   bad.reasons.empty() ? "it is damaged" : bad.reasons.front());
 }
 
 void Restore::refuse(const PointId& point, const std::string& why) {
-  if (at_path_) throw cannot_resume(order_.resume, why);
+  if (at_path_) throw preflight::cannot_resume(Exit::runtime, order_.resume, why);
   say(why);
   rules_.refused.insert(point);
 }

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/durable_record.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
-#include "src/config/numerics.hpp"
+#include "src/preflight/run.hpp"
 #include "src/train/common/agree.hpp"
 
 namespace holdfast::train {
@@ -21,25 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// The settings of a model file: neither comments nor its name say what the model is; what adapters are is in
-/// the identity of the arithmetic, and where their base lies may change.
-std::string settings_of(const std::string& model_toml) {
-  std::istringstream lines(model_toml.substr(0, model_toml.find("\n[adapters]")));
-  std::string out;
-  for (std::string line; std::getline(lines, line);)
-    if (!line.empty() && !line.starts_with('#') && !line.starts_with("name =")) out += line + "\n";
-  return out;
-}
-
 void check_facts(const checkpoint::Facts& found, const checkpoint::Facts& expected, const fs::path& path,
                  bool other_numerics, bool speaks) {
-  if (settings_of(found.model_toml) != settings_of(expected.model_toml))
-    throw Error(Exit::usage, fmt::format("the checkpoint {} belongs to another model", path.string()),
-                "its model file differs from this run's", "Choose another run.dir or model.file?");
-  if (found.numerics == checkpoint::imported_numerics) return;
-  const std::string difference = config::arithmetic_difference(found.numerics, expected.numerics);
-  if (!difference.empty() && !other_numerics) throw config::other_arithmetic(path.string(), difference);
-  if (!speaks) return;
+  const std::string difference = preflight::require_facts(found, expected, path, other_numerics);
+  if (found.numerics == checkpoint::imported_numerics || !speaks) return;
   if (!difference.empty())
     log::warn("from here on bits differ from those of the run before the checkpoint: {}", difference);
   if (found.data_identity != expected.data_identity)
@@ -164,11 +148,6 @@ Announced look_for_older(const fs::path& checkpoints, std::int64_t end, std::int
 
 }  // namespace
 
-Error cannot_resume(const fs::path& path, const std::string& why) {
-  return Error(Exit::runtime, fmt::format("cannot resume from {}", path.string()), why,
-               "Resume from another checkpoint, or from auto?");
-}
-
 SharedLevel::SharedLevel(const RunDir& dir, const checkpoint::Facts& facts, bool other_numerics,
                          std::int64_t before_step, const DurableSteps& durable,
                          const checkpoint::Patience& patience, comm::Communicator& world)
@@ -250,7 +229,8 @@ void SharedLevel::add(const fs::path& path) {
     failure = Failure{exit_of(error.exit()), 0, error.what()};
   }
   if (const auto worst = worst_failure(world_, failure)) {
-    if (worst->severity == exit_of(Exit::runtime)) throw cannot_resume(path, worst->text);
+    if (worst->severity == exit_of(Exit::runtime))
+      throw preflight::cannot_resume(Exit::runtime, path, worst->text);
     throw Error(static_cast<Exit>(worst->severity - 1), worst->text);
   }
   const Announced found = Announced::from(comm::broadcast_text(world_, text, 0));

@@ -22,9 +22,6 @@
 
 namespace holdfast::train {
 
-/// The checkpoint that run.resume names is of no use.
-Error cannot_resume(const std::filesystem::path& path, const std::string& why);
-
 /// Steps that have to be there: what the leader's record says; nothing: what durable.json says.
 using DurableSteps = std::optional<std::vector<std::int64_t>>;
 

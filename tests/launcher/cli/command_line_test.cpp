@@ -135,7 +135,7 @@ TEST(CommandLine, MistakesGetOneLineOnStderrAndTheirExitCode) {
        "unknown key train.seqence (--set train.seqence). Did you mean train.sequence?"},
       {{"plan", "quickstart", "--spares", "-1"},
        2,
-       "cluster.spares must be between 0 and 65536, not -1 (--set cluster.spares)"},
+       "cluster.spares must be between 0 and 65536, not -1 (--spares). Use 0?"},
       {{"plan", "quickstart", "--set", "cluster.file=minipood"}, 2, "there is no cluster called 'minipood'"},
       {{"plan", "quickstart", "--spares", "126"}, 3, "nodes + spares = 128 but minipod has 127 nodes"},
       {{"plan", "quickstart", "-w", "dgx[1"}, 2, "dgx[1"},

@@ -170,13 +170,14 @@ TEST_F(RunDirSetup, does_not_train_over_checkpoints) {
   set_up();
   wanted.config.run.resume = "none";
   check_run_dir(run, wanted);
-  fs::create_directory(run.checkpoints() / "step-1");
-  EXPECT_THAT(refusal().text, HasSubstr("holds checkpoints"));
+  fs::create_directory(run.checkpoints() / "step-00000001");
+  EXPECT_THAT(refusal().text, HasSubstr("already holds a run up to step 1"));
   EXPECT_EQ(refusal().exit, Exit::usage);
   files::replace_atomically(run.owner(), R"({"job_id":7,"host":"n0","pid":1,"since":0})");
   check_run_dir(run, wanted, 7);  // the job that has written them comes back
-  EXPECT_THAT(refusal_of([&] { check_run_dir(run, wanted, 8); }).text, HasSubstr("holds checkpoints"));
-  EXPECT_THAT(refusal().text, HasSubstr("holds checkpoints"));
+  EXPECT_THAT(refusal_of([&] { check_run_dir(run, wanted, 8); }).text,
+              HasSubstr("already holds a run up to step 1"));
+  EXPECT_THAT(refusal().text, HasSubstr("already holds a run up to step 1"));
   wanted.config.run.resume = "auto";
   check_run_dir(run, wanted);
   wanted.config.run.resume = "/nowhere";

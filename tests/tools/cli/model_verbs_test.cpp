@@ -132,6 +132,7 @@ TEST_F(ModelVerbs, GenerateWritesTheSameInEveryBatchAndWithEverySeedItsOwn) {
   EXPECT_EQ(answers[2]["prompt_tokens"].back(), 604) << "special tokens are what they read like";
   for (const json& answer : answers) {
     EXPECT_TRUE(answer["stop"] == "length" || answer["stop"] == "end") << answer;
+    EXPECT_EQ(answer["schema_version"], 1);
     EXPECT_TRUE(answer["text"].is_string());
   }
 }
