@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "buffers.h"
 #include "files.h"
 #include "json.h"
 #include "link.h"
@@ -51,7 +52,7 @@ static volatile int fd_shown = -1; /* of the connection: a child of fork() close
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed; /* of the monotonic clock */
 static struct {                /* under `lock` */
-  struct notice *votes, *restored, *last_word;
+  struct notice *votes, *restored, *sealed, *last_word;
   int taken; /* the last word */
   int heard_restored;
   int stop, save, pause;
@@ -83,7 +84,8 @@ static struct {           /* under `lock` but for `bytes` */
 static struct hfc_identity who;
 static char node[256];
 static int term;
-static int64_t newest = -1;
+static int64_t newest = -1, sealed_step = -1;
+static char sealed_level[16];
 static int wake = -1;
 static pthread_t thread;
 static int opened, forked;
@@ -199,6 +201,7 @@ static int unsent(struct notice** out) {
   if (state.restored && !state.restored->sent) return *out = state.restored, 1;
   for (struct notice* n = state.votes; n; n = n->next)
     if (!n->sent) return *out = n, 1;
+  if (state.sealed && !state.sealed->sent) return *out = state.sealed, 1;
   if (state.last_word && !state.last_word->sent) return *out = state.last_word, 1;
   return 0;
 }
@@ -230,6 +233,7 @@ static int say_notices(struct hfc_link* link) {
 static void forget_sent(void) {
   pthread_mutex_lock(&lock);
   if (state.restored) state.restored->sent = 0;
+  if (state.sealed) state.sealed->sent = 0;
   for (struct notice* n = state.votes; n; n = n->next) n->sent = 0;
   if (state.last_word) state.last_word->sent = 0;
   pthread_mutex_unlock(&lock);
@@ -405,6 +409,19 @@ static int read_place(void) {
   return 1;
 }
 
+/* After read_place(). */
+static void open_buffers(void) {
+  const char *folder = getenv("HOLDFAST_BUFFERS"), *limit = getenv("HOLDFAST_BUFFERS_LIMIT"),
+             *sealed = getenv("HOLDFAST_SEALED");
+  struct hfc_place_of_buffers at = {
+      folder ? folder : "", limit ? strtoll(limit, NULL, 10) : 0, who.attempt, 0, -1, 0};
+  long long step = -1;
+  number_from("HOLDFAST_WORLD", &at.world);
+  if (sealed && sscanf(sealed, "%lld %d %15s", &step, &at.sealed_attempt, sealed_level) == 3)
+    at.sealed_step = sealed_step = step;
+  hfc_buffers_open(&at);
+}
+
 int hf_open_abi(int abi) {
   pthread_condattr_t monotonic;
   sigset_t all, before;
@@ -419,6 +436,7 @@ int hf_open_abi(int abi) {
   opened = 1;
   slot.step = slot.first_step = slot.metrics_step = -1;
   if (!read_place()) return 0;
+  open_buffers();
   for (int i = 0; i < outcomes_kept; ++i) state.outcomes[i].step = -1;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -710,6 +728,53 @@ enum hf_outcome hf_outcome(int64_t step) {
     if (state.outcomes[i].step == step) outcome = state.outcomes[i].outcome;
   pthread_mutex_unlock(&lock);
   return outcome;
+}
+
+static void complain_of(const char* what, const char* why) {
+  fprintf(stderr, "holdfast: %s: %s\n", what, why);
+}
+
+void* hf_buffer(const char* name, size_t bytes) {
+  char why[512], what[128];
+  if (!is_on()) return NULL;
+  void* at = hfc_buffer(name, bytes, why, sizeof why);
+  snprintf(what, sizeof what, "no buffer '%.64s'", name ? name : "");
+  if (!at) complain_of(what, why);
+  return at;
+}
+
+int hf_seal(int64_t step) {
+  char why[512], text[256];
+  if (!is_on()) return 0;
+  if (!hfc_seal(step, why, sizeof why)) return complain_of("the buffers are not sealed", why), 0;
+  snprintf(text, sizeof text, "{\"m\":\"sealed\",\"rank\":%d,\"attempt\":%d,\"step\":%lld}", who.rank,
+           who.attempt, (long long)step);
+  struct notice* said = new_notice(step, text, NULL);
+  if (!said) return 1; /* it is sealed all the same */
+  pthread_mutex_lock(&lock);
+  struct notice* before = state.sealed;
+  state.sealed = said;
+  pthread_mutex_unlock(&lock);
+  free_notice(before);
+  wake_up();
+  return 1;
+}
+
+int64_t hf_sealed(void) { return is_on() ? sealed_step : -1; }
+
+const void* hf_load(const char* name, size_t* bytes) {
+  char why[512], what[128];
+  size_t count = 0;
+  if (!is_on()) return NULL;
+  const void* at = hfc_load(name, &count, why, sizeof why);
+  if (at) {
+    hf_restored(sealed_step, sealed_level);
+    if (bytes) *bytes = count;
+    return at;
+  }
+  snprintf(what, sizeof what, "the buffer '%.64s' cannot be loaded", name ? name : "");
+  complain_of(what, why);
+  return NULL;
 }
 
 static void last_word(const char* text) {

@@ -3,8 +3,8 @@
  *
  * Nothing is to be configured: the agent that starts a rank says in its environment where it listens. Without
  * an agent every call does nothing. A thread of this library speaks to the agent; no call waits for it but
- * hf_close(), and no call ends the program. hf_at() and hf_metrics() take well under a microsecond: no lock
- * and no system call.
+ * hf_close(), hf_buffer() waits for a copy of what it is to write over, and no call ends the program. hf_at()
+ * and hf_metrics() take well under a microsecond: no lock and no system call.
  *
  * One process is one rank. hf_at() and hf_metrics() are for one thread at a time, the others for any. A child
  * of fork() has no client: every call in it does nothing. */
@@ -101,6 +101,32 @@ HF_API enum hf_outcome hf_outcome(int64_t step);
  * then the checkpoint has a manifest, which holdfast ckpt shows and verifies, and an attempt does not begin
  * from one whose files are damaged. They lie on storage that all nodes see. */
 HF_API void hf_vote_file(int64_t step, const char* name);
+
+/* --- since ABI 2: buffers in the memory of the node, for a state that is not to be read from storage after a
+ * failure ---
+ *
+ * They outlive the process, and are copied to another node in the background. There are two generations: one
+ * is written while the other one is whole. Ranks that wait for each other between the seal of a step and the
+ * seal of the next one always have a state in common. Where a call cannot be carried out it says why on
+ * stderr. */
+
+/* Memory for `bytes` of the next generation: ask anew after each seal, for every buffer. What is in it is not
+ * defined. Waits up to 60 s while this generation is being copied to another node. `name`: 1 to 64 letters,
+ * digits, '.', '_', '-'. NULL: without an agent, or with less memory than that. */
+HF_API void* hf_buffer(const char* name, size_t bytes);
+
+/* All buffers hold the state of `step`, optimizer steps done; no byte changes afterwards. Reads all of it,
+ * for its checksums. 0: the state before remains the newest. */
+HF_API int hf_seal(int64_t step);
+
+/* The step of the sealed state from which all ranks of this attempt start; -1: there is none, or hf_newest()
+ * is newer. */
+HF_API int64_t hf_sealed(void);
+
+/* A buffer of that state, whose checksum holds, to be read until the first hf_seal(). Says hf_restored(),
+ * too. NULL: it has no such buffer, or is damaged: then end with hf_failed(), and the next attempt starts
+ * from another one. */
+HF_API const void* hf_load(const char* name, size_t* bytes);
 
 /* --- to the end --- */
 

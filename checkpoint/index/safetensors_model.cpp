@@ -26,7 +26,7 @@ void check_tensor(const Contents& files, const LogicalTensor& wanted) {
                 "Use the files of the model before it was quantised?");
   if (there.shape != shape_of(wanted))
     refuse(files, wanted.name + " has shape " + text_of(there.shape) + ", the model has " +
-                       text_of(shape_of(wanted)));
+                      text_of(shape_of(wanted)));
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ inline constexpr const char* head_name = "lm_head.weight";
 /// `tied`: the head reads the embedding; lm_head.weight may be there, and require_tied_head() compares it.
 /// Returns the tensors that the files have and the model computes itself. Throws Error (usage) that names the
 /// first tensor that is missing, unknown, or of another shape or type.
-std::vector<std::string> require_model(const Contents& files, std::span<const LogicalTensor> model, bool tied);
+std::vector<std::string> require_model(const Contents& files, std::span<const LogicalTensor> model,
+                                       bool tied);
 
 /// What is said of files that hold another model: Error (usage).
 Error not_of_model(const Contents& files, const std::string& why);

@@ -10,12 +10,12 @@
 namespace holdfast::launcher {
 namespace {
 
-constexpr double look_life_s = 5;    // how long a look counts; one comes every second
+constexpr double look_life_s = 5;     // how long a look counts; one comes every second
 constexpr std::size_t live_part = 8;  // one rank of so many shows that the run lives
-constexpr double idle_share = 0.05;  // of a core: less is idle, ...
-constexpr double busy_share = 0.5;   // ... and more is spinning
+constexpr double idle_share = 0.05;   // of a core: less is idle, ...
+constexpr double busy_share = 0.5;    // ... and more is spinning
 constexpr double stale_part = 0.8;    // of a recorded silence, over the one that is known
-constexpr double earlier_s = 3;      // so much before all others a rank fell silent
+constexpr double earlier_s = 3;       // so much before all others a rank fell silent
 
 }  // namespace
 
@@ -78,8 +78,8 @@ std::optional<OutsideWatch::Silence> OutsideWatch::overdue(int world, double now
 /// In this order: a rank with a stopped process; one that waits in the kernel; the one that uses no processor
 /// time while the others spin; the one that fell silent before all others. Else the first, without a reason.
 std::pair<int, std::string> OutsideWatch::culprit() const {
-  for (const auto& [state, says] : {std::pair('T', "is stopped"), {'t', "is stopped by a debugger"},
-                                    {'D', "waits in the kernel"}})
+  for (const auto& [state, says] :
+       {std::pair('T', "is stopped"), {'t', "is stopped by a debugger"}, {'D', "waits in the kernel"}})
     for (const auto& [number, rank] : ranks_)
       if (rank.state == state) return {number, fmt::format("a process of rank {} {}", number, says)};
   std::vector<std::pair<double, int>> by_life;
@@ -102,15 +102,14 @@ std::pair<int, std::string> OutsideWatch::culprit() const {
 
 void OutsideWatch::taken_for_hung(const Silence& silence) { longest_ = std::max(longest_, silence.still_s); }
 
-std::optional<double> OutsideWatch::known() const {
-  return known_ ? std::optional(longest_) : std::nullopt;
-}
+std::optional<double> OutsideWatch::known() const { return known_ ? std::optional(longest_) : std::nullopt; }
 
 bool OutsideWatch::is_news(const std::map<std::string, events::KnownPace>& recorded) const {
   if (!known_) return false;
   const auto then = recorded.find(recorded_as);
   const double floor = limits_.hang_outside_s / limits_.hang_factor;  // less makes no difference
-  return then == recorded.end() || std::max(then->second.longest, floor) < stale_part * std::max(longest_, floor);
+  return then == recorded.end() ||
+         std::max(then->second.longest, floor) < stale_part * std::max(longest_, floor);
 }
 
 void OutsideWatch::extend_deadlines(double seconds, double now) {

@@ -1,11 +1,15 @@
 #pragma once
-// Hangs of ranks that do not report, from what their agents see of them. The ranks wait for each other, so when
-// one hangs, all fall silent: the silence of the run is what counts, and how long silences were before. Pure.
+// Hangs of ranks that do not report, from what their agents see of them. The ranks wait for each other, so
+// when one hangs, all fall silent: the silence of the run is what counts, and how long silences were before.
+// Pure.
 //
-//   silent since    the last time an eighth of the ranks had shown a sign of life: some may print while they wait
-//   bound           max(hang_outside_s, hang_factor * the longest silence before); none is known until signs of
-//                   life were seen for twice hang_outside_s in one attempt: a program may show none that counts
-//   a hang found    counts as a silence: the program may have been well, and is not taken for hung there again
+//   silent since    the last time an eighth of the ranks had shown a sign of life: some may print while they
+//   wait bound           max(hang_outside_s, hang_factor * the longest silence before); none is known until
+//   signs of
+//                   life were seen for twice hang_outside_s in one attempt: a program may show none that
+//                   counts
+//   a hang found    counts as a silence: the program may have been well, and is not taken for hung there
+//   again
 #include <map>
 #include <optional>
 #include <string>

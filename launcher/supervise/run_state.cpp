@@ -36,6 +36,7 @@ class Fold {
   void operator()(const events::SettingsChanged&) const {}
   void operator()(const events::SharedReturned&) const {}
   void operator()(const events::AttemptPlanned& e) const;
+  void operator()(const events::StateChosen&) const {}
   void operator()(const events::AttemptStarted&) const {}
   void operator()(const events::PlacementVerified& e) const {
     if (auto* a = attempt(e.attempt)) a->launched_s = at_.unix - a->planned_at;

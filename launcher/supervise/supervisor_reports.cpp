@@ -46,6 +46,14 @@ void Supervisor::cleared(int n, int attempt) {
   report(Trigger::node_back, node);
 }
 
+void Supervisor::states_sealed(int n, int attempt, const std::vector<control::SealedState>& what) {
+  if (attempt == this->attempt() && stage_ == Stage::clearing) ladder_.has(n, what);
+}
+
+void Supervisor::state_fetched(int n, const control::StateFetched& what) {
+  if (what.attempt == attempt() && stage_ == Stage::clearing) ladder_.fetched(n, what);
+}
+
 void Supervisor::node_signs(int n, const control::NodeSigns& what) {
   for (const auto& sign : what.signs)
     if (sign.kind == "link_slow" && !lost(n)) slow_.link_slow(n, sign.code, sign.text);

@@ -8,14 +8,15 @@
 # and prints the same digest of its state. DDP without these lines loses a node, too, and goes on from what it finds.
 # Also printed: the lines of each example, and how many of them protect it (at most 150 and 30).
 # As root, with PyTorch as scripts/torch_env.sh finds or makes it: scripts/proof/examples.sh BUILD [EXAMPLE...]
-# EXAMPLE: ddp, fsdp, lightning_ddp, accelerate_ddp, fit; all of them by default. Ends with one line RESULT {json}.
+# fsdp_buffers goes on from the memory of the nodes, and redoes at most one step.
+# EXAMPLE: ddp, fsdp, fsdp_buffers, lightning_ddp, accelerate_ddp, fit; all of them by default. Ends with one line RESULT {json}.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-(($#)) || { sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+(($#)) || { sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
 build=$(realpath "$1")
 shift
 examples=("$@")
-(($#)) || examples=(ddp fsdp lightning_ddp accelerate_ddp fit)
+(($#)) || examples=(ddp fsdp fsdp_buffers lightning_ddp accelerate_ddp fit)
 # shellcheck source=scripts/torch_env.sh
 source "$source/scripts/torch_env.sh"
 set -- "$build/launcher/holdfast" "$build/src/train/holdfast-train" "$build/src/tools/cli/holdfast-tool"
@@ -23,7 +24,7 @@ torch_packages=(lightning accelerate)
 # shellcheck source=tests/support/torch_pod.sh
 source "$source/tests/support/torch_pod.sh"
 
-declare -A file=([ddp]=pytorch/ddp.py [fsdp]=pytorch/fsdp.py [lightning_ddp]=pytorch/lightning_ddp.py [accelerate_ddp]=pytorch/accelerate_ddp.py [fit]=mpi/fit.c)
+declare -A file=([ddp]=pytorch/ddp.py [fsdp]=pytorch/fsdp.py [fsdp_buffers]=pytorch/fsdp_buffers.py [lightning_ddp]=pytorch/lightning_ddp.py [accelerate_ddp]=pytorch/accelerate_ddp.py [fit]=mpi/fit.c)
 for example in "${examples[@]}"; do
   from=$source/examples/${file[$example]:?}
   to=$home/${from##*/} plain=$home/plain_${from##*/}
@@ -92,11 +93,16 @@ prove() {
   saved=$(newest_durable)
   lose_node
   check "$run: it comes back from its checkpoint" soon 120 has_restored
-  check "$run: from the newest durable one" equal "$(restored_step)" "$saved"
+  if [[ $example == *_buffers ]]; then
+    check "$run: from copies in the memory of nodes" equal "$(events "$run" | jq -rs 'map(select(.event == "restored" and .attempt == 2))[0].level')" partner
+  else
+    check "$run: from the newest durable one" equal "$(restored_step)" "$saved"
+  fi
   check "$run: it trains on" soon 180 reaches $((plain_step > saved + 100 ? plain_step : saved + 100))
   order stop
   ends_as stopped 93
   check "$run: two attempts" equal "$(result "$run" '.attempts | length')" 2
+  [[ $example != *_buffers ]] || check "$run: at most one step was redone" at_least 1 "$(result "$run" '.attempts[0].lost_steps')"
   stopped_at[$example]=$(said step) digests[$example]=$(said digest)
   check "$run: it saved the step at which it stopped" equal "$(newest_durable)" "${stopped_at[$example]}"
   mini revive-node "$lost"

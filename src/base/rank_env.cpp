@@ -57,7 +57,10 @@ std::vector<std::string> to_variables(const RankEnv& p) {
           "TORCHELASTIC_MAX_RESTARTS=" + text(std::numeric_limits<int>::max()),
           "TORCHELASTIC_RUN_ID=" + p.run_dir.filename().string(),
           "HOLDFAST_TRUSTED_STEP=" + std::to_string(p.trusted_step),
-          "HOLDFAST_DURABLE_STEPS=" + text_of_steps(p.durable_steps)};
+          "HOLDFAST_DURABLE_STEPS=" + text_of_steps(p.durable_steps),
+          "HOLDFAST_BUFFERS=" + p.buffers.string(),
+          "HOLDFAST_BUFFERS_LIMIT=" + std::to_string(p.buffers_limit),
+          "HOLDFAST_SEALED=" + p.sealed};
 }
 
 std::string text_of_steps(const std::vector<std::int64_t>& steps) {

@@ -20,11 +20,11 @@ struct Check {
 };
 
 constexpr std::array checks = {
-    Check{Of::on_the_node, check_program}, Check{Of::on_the_node, check_directory},
-    Check{Of::own_trainer, check_tokens},  Check{Of::own_trainer, check_weights},
+    Check{Of::on_the_node, check_program},  Check{Of::on_the_node, check_directory},
+    Check{Of::own_trainer, check_tokens},   Check{Of::own_trainer, check_weights},
     Check{Of::own_trainer, check_adapters}, Check{Of::all, check_run_dir},
-    Check{Of::own_trainer, check_model},   Check{Of::all, check_checkpoint},
-    Check{Of::own_trainer, check_space},   Check{Of::all, check_shared},
+    Check{Of::own_trainer, check_model},    Check{Of::all, check_checkpoint},
+    Check{Of::own_trainer, check_space},    Check{Of::all, check_shared},
 };
 
 bool concerns(Of of, const config::RunConfig& config) {

@@ -115,8 +115,9 @@ void check_run_dir(const Subject& subject, Problems& problems) {
     throw Error(Exit::usage, "run.dir " + run.path.string() + " is not a directory", "it is a file",
                 "Choose another run.dir?");
   if (const std::string why = why_not_writable(above); !why.empty())
-    return problems.add_of_this_machine({Exit::usage, "cannot make files in the run directory " + run.path.string(),
-                         above.string() + ": " + why, "Choose another run.dir?"});
+    return problems.add_of_this_machine({Exit::usage,
+                                         "cannot make files in the run directory " + run.path.string(),
+                                         above.string() + ": " + why, "Choose another run.dir?"});
   if (!fs::exists(status)) return;
   if (!files::list_or_fail(run.path).empty() && !fs::exists(run.config()) && !fs::exists(run.owner()))
     throw Error(Exit::usage, "run.dir " + run.path.string() + " is not a run directory",
@@ -141,8 +142,9 @@ void check_checkpoint(const Subject& subject, Problems& problems) {
     return;
   }
   if (std::error_code ignored; resume != "auto" && !fs::exists(resume, ignored))
-    return problems.add_of_this_machine({Exit::usage, "there is no checkpoint " + resume, "run.resume names it",
-                         "Use auto, none or the path of a checkpoint?"});
+    return problems.add_of_this_machine({Exit::usage, "there is no checkpoint " + resume,
+                                         "run.resume names it",
+                                         "Use auto, none or the path of a checkpoint?"});
   if (!own_trainer) return;  // another program looks at its own checkpoints
   const auto found = resume != "auto" ? std::optional(std::pair(fs::path(resume), named_checkpoint(resume)))
                                       : own_checkpoint(subject.run, problems);

@@ -9,9 +9,9 @@
 
 namespace holdfast::preflight {
 
-/// That a run with `expected` may go on from a checkpoint with `found`, at `path`. Throws Error (usage): it is
-/// of another model, or, unless `other_numerics`, was computed with other arithmetic. Returns the difference
-/// of the arithmetic, or "".
+/// That a run with `expected` may go on from a checkpoint with `found`, at `path`. Throws Error (usage): it
+/// is of another model, or, unless `other_numerics`, was computed with other arithmetic. Returns the
+/// difference of the arithmetic, or "".
 std::string require_facts(const checkpoint::Facts& found, const checkpoint::Facts& expected,
                           const std::filesystem::path& path, bool other_numerics);
 

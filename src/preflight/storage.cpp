@@ -85,8 +85,8 @@ void check_space(const Subject& subject, Problems& problems) {
   const std::string there = fmt::format("{} has {} free", folder.string(), size_text(*free));
   if (*free < one)
     problems.add_of_this_machine({Exit::impossible, "there is no room for a checkpoint",
-                  fmt::format("it takes {}, and {}", size_text(one), there),
-                  "Choose another run.dir, or make room?"});
+                                  fmt::format("it takes {}, and {}", size_text(one), there),
+                                  "Choose another run.dir, or make room?"});
   else if (*free < one * more)
     problems.doubt(fmt::format("{}: {} more checkpoints of {} will not fit (checkpoint.keep = {})", there,
                                more, size_text(one), subject.config.checkpoint.keep));

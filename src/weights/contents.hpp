@@ -54,8 +54,7 @@ Error no_adapters(const fs::path& path, const std::string& asked_by);
 /// (usage) that names the first tensor which is missing, unknown or of another shape.
 config::ModelShape require_adapters(const AdapterContents& adapters, config::ModelShape base);
 /// That they are of the kind that `lora` trains. Throws Error (usage).
-void require_kind(const AdapterContents& adapters, const config::ModelShape& shape,
-                  const config::Lora& lora);
+void require_kind(const AdapterContents& adapters, const config::ModelShape& shape, const config::Lora& lora);
 
 /// What ranks would find at `path`, ModelFiles and AdapterFiles, as far as it can be told without values and
 /// without a lease. Throws Error as they do.

@@ -47,6 +47,25 @@ int main(void) {
     } else if (sscanf(line, "outcome %lld", &a) == 1) {
       printf("%d\n", (int)hf_outcome(a));
       continue;
+    } else if (sscanf(line, "buffer %63s %lld %16383s", word, &a, text) == 3) {
+      void* at = hf_buffer(word, (size_t)a);
+      if (at) memset(at, text[0], (size_t)a);
+      puts(at ? "ok" : "none");
+      continue;
+    } else if (sscanf(line, "seal %lld", &a) == 1) {
+      printf("%d\n", hf_seal(a));
+      continue;
+    } else if (strcmp(line, "sealed") == 0) {
+      printf("%lld\n", (long long)hf_sealed());
+      continue;
+    } else if (sscanf(line, "load %63s", word) == 1) {
+      size_t bytes = 0;
+      const char* at = hf_load(word, &bytes);
+      if (at)
+        printf("%zu %c%c\n", bytes, at[0], at[bytes - 1]);
+      else
+        puts("none");
+      continue;
     } else if (strcmp(line, "newest") == 0) {
       printf("%lld\n", (long long)hf_newest());
       continue;

@@ -38,6 +38,33 @@ for line in sys.stdin:
     elif name == "outcome":
         say({None: 0, True: 1, False: 2}[hf.outcome(int(words[0]))])
         continue
+    elif name == "buffer":
+        try:
+            there = hf.buffer(words[0], int(words[1]))
+        except holdfast.BuffersError as error:
+            there = print(f"holdfast: {error}", file=sys.stderr)
+        if there is not None:
+            there[:] = words[2][0].encode() * len(there)
+        say("none" if there is None else "ok")
+        continue
+    elif name == "seal":
+        try:
+            say(int(hf.seal(int(words[0]))))
+        except holdfast.BuffersError as error:
+            print(f"holdfast: {error}", file=sys.stderr)
+            say(0)
+        continue
+    elif name == "sealed":
+        say(hf.sealed)
+        continue
+    elif name == "load":
+        try:
+            found = hf.load(words[0])
+            say(len(found), chr(found[0]) + chr(found[-1]))
+        except holdfast.BuffersError as error:
+            print(f"holdfast: {error}", file=sys.stderr)
+            say("none")
+        continue
     elif name == "newest":
         say(hf.newest)
         continue

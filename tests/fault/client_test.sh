@@ -8,7 +8,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(c python stop files)
+all_cases=(c python stop files buffers)
 builds=$(dirname "$(dirname "$(realpath "$1")")")
 
 # start_ranks NAME LANGUAGE ARGUMENT...: 4 ranks, a step in 20 ms, a checkpoint every 50 steps, until `enough`.
@@ -139,5 +139,46 @@ case_files() {
   ((failed == 0)) || show_record "$run" | sed 's/^/# /'
 }
 gone() { [[ ! -e $home/$run/checkpoints/step-$(printf %08d "$1") && ! -e $state/step-$(printf %08d "$1") ]]; }
+chosen() { events "$run" | jq -s --argjson a "$1" 'map(select(.event == "state_chosen" and .attempt == $a))[0]'; }
+has_chosen() { [[ $(chosen "$1") != null ]]; }
+last_step() { tail -n 1 "$home/$run/logs/metrics.jsonl" | jq -s '.[0].step // 0'; }
+reaches() { (($(last_step) >= $1)); }
+lost_steps() { result "$run" ".attempts[$1].lost_steps"; }
+
+case_buffers() {
+  # Its state is nowhere but in the memory of nodes.
+  run=runs/buffers state=$home/buffers.state
+  mkdir -p "$state" "$home/client"
+  cp -r "$source/client/python/holdfast" "$source/tests/fault/buffers.py" "$home/client/"
+  chown -R 61000 "$state" "$home/client"
+  start buffers --set 'rank.command=["/usr/bin/python3", "/shared/home/client/buffers.py", "/shared/home/buffers.state", "400"]' \
+    --set 'rank.environment=["PYTHONPATH=/shared/home/client"]'
+  check "$run: it steps" soon 90 reaches 5
+  local node torn rank
+  node=$(nth 2)
+  mini kill-node "$node"
+  check "$run: a state is chosen for the next attempt" soon 60 has_chosen 2
+  check "$run: for the lost node's ranks its partner's copy" equal "$(chosen 2 | jq -r '"\(.level) \(.moved)"')" "partner 2"
+  check "$run: it goes on" soon 60 reaches $(($(chosen 2 | jq .step) + 3))
+  mini revive-node "$node"
+  # A seal is torn, and its rank ends: its state is not taken from there.
+  mini exec holdfast ctl "/shared/home/$run" pause
+  check "$run: it holds" soon 30 holds_still
+  torn=$(nth 1) node=$(last_step)
+  rank=$(on "$torn" pgrep -f 'buffers\.py /shared' | head -n 1)
+  # shellcheck disable=SC2016 # the node's shell expands it
+  on "$torn" bash -c 'for seal in /dev/shm/holdfast-state-*/buffers-*/rank-*/[01]/seal; do grep -qx "step $1" "$seal" && truncate -s -3 "$seal"; done' _ "$node"
+  on "$torn" kill -KILL "$rank"
+  check "$run: another state is chosen" soon 60 has_chosen 3
+  check "$run: the same step, from copies" equal "$(chosen 3 | jq -r '"\(.step) \(.level) \(.moved)"')" "$node partner 2"
+  mini exec holdfast ctl "/shared/home/$run" resume
+  check "$run: it goes on" soon 60 reaches $((node + 3))
+  ends_undisturbed
+  check "$run: three attempts" equal "$(result "$run" '.attempts | length')" 3
+  check "$run: at most one step was redone" at_least 1 "$(lost_steps 0)"
+  check "$run: and none where the ranks held" equal "$(lost_steps 1)" 0
+  nothing_stays
+  ((failed == 0)) || show_record "$run" | sed 's/^/# /'
+}
 
 run_alone "$@"

@@ -54,16 +54,17 @@ TEST_F(Preflight, FindsEverythingAtOnce) {
   config.data.tokens = "";
   config.data.mixture = {good + " 1", scratch.write("text.jsonl", std::string(9000, '{')).string() + " 1",
                          "/nowhere/tokens 1"};
-  config.model.weights = weights::testing::write_model(scratch, "hf", weights::testing::small_shape()).string();
+  config.model.weights =
+      weights::testing::write_model(scratch, "hf", weights::testing::small_shape()).string();
   config.lora.weights = "/nowhere/adapters";
   config.lora.rank = 4;
   scratch.write("run", "a file");
-  EXPECT_THAT(says(),
-              ElementsAre(HasSubstr("text.jsonl"),
-                          HasSubstr("hf is not of this model (model.embed_tokens.weight has shape [12, 8]"),
-                          HasSubstr("run is not a directory"),
-                          HasSubstr("cannot use the token file /nowhere/tokens"),
-                          HasSubstr("there are no adapters at /nowhere/adapters (lora.weights names it")));
+  EXPECT_THAT(
+      says(),
+      ElementsAre(HasSubstr("text.jsonl"),
+                  HasSubstr("hf is not of this model (model.embed_tokens.weight has shape [12, 8]"),
+                  HasSubstr("run is not a directory"), HasSubstr("cannot use the token file /nowhere/tokens"),
+                  HasSubstr("there are no adapters at /nowhere/adapters (lora.weights names it")));
   EXPECT_EQ(look().of_this_machine().size(), 2u) << "another machine may have what is not here";
   const auto refused = [](auto act) {
     try {
@@ -94,8 +95,9 @@ TEST_F(Preflight, AdaptersMustBeOfTheRunsKind) {
 TEST_F(Preflight, WeightsOfARunAreThoseOfItsNewestCheckpoint) {
   test::write_manifest(scratch.path() / "other/checkpoints/step-00000010", config, model);
   config.model.weights = (scratch.path() / "other").string();
-  EXPECT_THAT(says(), ElementsAre(HasSubstr("step-00000010 does not hold the weights of this model (it has no "
-                                            "model/model.embed_tokens.weight)")));
+  EXPECT_THAT(says(),
+              ElementsAre(HasSubstr("step-00000010 does not hold the weights of this model (it has no "
+                                    "model/model.embed_tokens.weight)")));
 }
 
 TEST_F(Preflight, AnotherProgramLooksAtItsOwnFiles) {

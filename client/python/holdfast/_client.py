@@ -11,9 +11,9 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, List, Literal, Optional, Sequence, Tuple, Union, get_args
+from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, Union, get_args
 
-from holdfast import _files, _link
+from holdfast import _buffers, _files, _link
 
 Phase = Literal[
     "starting", "restoring", "data", "forward", "backward", "collective", "optimizer", "checkpoint", "finishing", "paused"
@@ -55,7 +55,7 @@ class _Notice:
 class Client:
     """The client of this process: open() makes it. Without an agent every call does nothing."""
 
-    def __init__(self, place: Optional[_link.Place]) -> None:
+    def __init__(self, place: Optional[_link.Place], environment: Optional[Mapping[str, str]] = None) -> None:
         self._on = place is not None
         self._at: Tuple[int, str, int] = (-1, "starting", 0)
         self._first_step = -1
@@ -65,10 +65,12 @@ class Client:
         if place is None:
             return
         self._place = place
+        self._buffers = _buffers.Buffers(environment or {})
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         # Under the lock:
         self._restored: Optional[_Notice] = None
+        self._sealed: Optional[_Notice] = None
         self._votes: List[_Notice] = []
         self._last_word: Optional[_Notice] = None
         self._taken = self._closing = False
@@ -146,6 +148,46 @@ class Client:
     def vote_failed(self, step: int, why: str) -> None:
         """It could not be written."""
         self._vote(step, False, " ".join(why.split())[:_TEXT] or "the program does not say why")
+
+    # --- buffers in the memory of the node ---
+
+    @property
+    def sealed(self) -> int:
+        """The step of the sealed state from which all ranks of this attempt start; -1: there is none, or `newest` is newer."""
+        return self._buffers.sealed.step if self._on and self._buffers.sealed else -1
+
+    @property
+    def sealed_names(self) -> List[str]:
+        """The names of the buffers of that state."""
+        return self._buffers.names() if self._on else []
+
+    def buffer(self, name: str, bytes: int) -> Optional[memoryview]:
+        """Memory for so many bytes of the next generation: ask anew after each seal, for every buffer. What is in it is not
+        defined. It outlives the process, and is copied to another node in the background; two generations are kept. Waits up
+        to 60 s while this one is being copied. None: there is no agent. Throws BuffersError."""
+        return self._buffers.buffer(name, int(bytes)) if self._on else None
+
+    def seal(self, step: int) -> bool:
+        """All buffers hold the state of `step`, optimizer steps done; no byte changes afterwards. Reads all of it, for its
+        checksums. False: there is no agent. Throws BuffersError: the state before remains the newest."""
+        if not self._on:
+            return False
+        self._buffers.seal(int(step))
+        said = _Notice(self._message("sealed", step=int(step)))
+        with self._lock:
+            self._sealed = said
+        self._wake()
+        return True
+
+    def load(self, name: str) -> memoryview:
+        """A buffer of the state of `sealed`, whose checksum holds, to be read until the first seal(). Says restored(), too.
+        Throws BuffersError where it has no such buffer, or is damaged: then end with failed(), and the next attempt starts
+        from another state."""
+        if not self._on or self._buffers.sealed is None:
+            raise _buffers.BuffersError(f"the buffer '{name}' cannot be loaded: this attempt does not start from buffers")
+        there = self._buffers.load(name)
+        self.restored(self._buffers.sealed.step, self._buffers.sealed.level)
+        return there
 
     def finished(self, step: int) -> None:
         """The rank has done all its steps; the process then ends with 0."""
@@ -265,13 +307,15 @@ class Client:
     def _in_child(self) -> None:
         self._on = False
         self._order = None
+        self._buffers.in_child()
         for own in (self._link, self._wake_read, self._wake_write):
             if own:
                 own.close()
 
     def _notices(self) -> List[_Notice]:
         last = [self._last_word] if self._last_word else []
-        return ([self._restored] if self._restored else []) + self._votes + last
+        first = [notice for notice in (self._restored, self._sealed) if notice]
+        return first + self._votes + last
 
     def _waits(self) -> bool:
         unsent = any(not notice.sent for notice in self._notices())
@@ -402,5 +446,5 @@ def open() -> Client:
     """The client of this process; it connects in the background to the agent of this node."""
     global _client
     if _client is None:
-        _client = Client(_link.place_from(os.environ))
+        _client = Client(_link.place_from(os.environ), os.environ)
     return _client

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "launcher/agent/leader/candidate.hpp"
+#include "launcher/agent/mover/mover.hpp"
 #include "launcher/agent/ranks/flights.hpp"
 #include "launcher/agent/ranks/local_ranks.hpp"
 #include "launcher/agent/ranks/log_spool.hpp"
@@ -25,6 +26,7 @@
 #include "launcher/agent/signs/signs.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/rank_env.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/run_config.hpp"
 #include "src/control/channel.hpp"
@@ -95,6 +97,11 @@ class Agent {
   void tell_pmix(const control::Message& message) const;
   void start_ranks(const control::StartRanks& order);
   void start_pmix(const control::StartRanks& order);
+  void begin_copies(const control::StartRanks& order);
+  void fetch_state(const control::FetchState& order);
+  void give_buffers(RankEnv& rank, const control::StartRanks& order) const;
+  bool copies_buffers(const control::StartRanks& order) const;
+  Mover::Place mover_at(int node, int port) const;
   void start_rank(int rank);
   void warm_ranks();
   void pmix_is_gone(int attempt, const std::string& why);

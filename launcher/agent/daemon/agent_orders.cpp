@@ -37,6 +37,7 @@ void Agent::from_leader(const LeaderToAgent& message) {
       Overloaded{
           [](const LeaderBeat&) {},
           [&](const Clear& order) { clear(order.attempt); },
+          [&](const FetchState& order) { fetch_state(order); },
           [&](const StartRanks& order) { start_ranks(order); },
           [&](const PmixFenced& m) { tell_pmix(m); },
           [&](const PmixQuestion& m) { tell_pmix(m); },
@@ -96,7 +97,12 @@ void Agent::clear_on() {
   if (end_older(clearing_, SIGKILL, to_pmix, clear_orphans_) && leaving_.empty()) {
     clear_orphans_ = false;
     system_.remove_flight_records(clearing_);  // the leader needs them no more
-    return tell_leader(Cleared{clearing_, system_.free_port(master_port_base + clearing_ % 1000)});
+    Cleared cleared{clearing_, system_.free_port(master_port_base + clearing_ % 1000)};
+    if (const Mover* mover = system_.mover()) {
+      cleared.mover = mover->port();
+      cleared.sealed = mover->sealed();
+    }
+    return tell_leader(cleared);
   }
   clear_timer_ = loop_.after(clear_poll, [this] { clear_on(); });
 }

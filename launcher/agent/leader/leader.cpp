@@ -160,6 +160,9 @@ void Leader::connect(int n) {
 void Leader::greet(int n) {
   send(n, Hello{Hello::Role::leader, node(self_).name, term_, 0, -1, ::getpid()});
   if (ordered_.attempt > 0) send(n, Clear{term_, ordered_.attempt});
+  if (const auto fetch = ordered_.fetches.find(n);
+      fetch != ordered_.fetches.end() && supervisor_.stage() == Stage::clearing)
+    send(n, fetch->second);
   // Later, an agent that was replaced must not start ranks that have ended.
   if (const auto start = ordered_.starts.find(n);
       start != ordered_.starts.end() && supervisor_.stage() == Stage::starting)
@@ -197,8 +200,11 @@ void Leader::take(int n, AgentToLeader message) {
                  },
                  [&](const Cleared& m) {
                    connections_[n].free_port = m.free_port;
+                   connections_[n].mover = m.mover;
+                   supervisor_.states_sealed(n, m.attempt, m.sealed);
                    supervisor_.cleared(n, m.attempt);
                  },
+                 [&](const StateFetched& m) { supervisor_.state_fetched(n, m); },
                  [&](const RankStarted& m) { supervisor_.rank_started(n, m); },
                  [&](const RankWaits& m) { supervisor_.rank_waits(n, m); },
                  [&](const RankRestored& m) { supervisor_.rank_restored(m); },

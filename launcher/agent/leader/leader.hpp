@@ -51,12 +51,14 @@ class Leader {
     bool greeted = false;       ///< the agent has answered our hello
     bool storage_gone = false;  ///< it says that shared storage does not answer it
     Clock::time_point next_dial;
+    int mover = 0;      ///< port of its mover
     int free_port = 0;  ///< on which a program could listen there when it was cleared
   };
   /// What has been ordered so far. The supervisor may be ahead of it: its newest decisions are being written.
   struct Ordered {
     int attempt = 0;
-    std::map<int, control::StartRanks> starts;  ///< of that attempt, by node
+    std::map<int, control::FetchState> fetches;  ///< of that attempt, by node
+    std::map<int, control::StartRanks> starts;   ///< of that attempt, by node
     std::optional<control::Drain> drain;
     bool paused = false;
     std::optional<int> finish;
@@ -85,6 +87,7 @@ class Leader {
   void write_next_batch();
   void carry_out(std::size_t steps);
   void carry_out(const Action& action);
+  void fetch(const FetchStates& what);
   void judge_and_launch(const Launch& what);
   void launch(const Launch& what);
   void remember(const LogEntry& event);

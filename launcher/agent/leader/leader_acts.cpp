@@ -82,12 +82,14 @@ void Leader::carry_out(const Action& action) {
                  [&](const ClearAll& clear) {
                    ordered_.attempt = clear.attempt;
                    ordered_.starts.clear();
+                   ordered_.fetches.clear();
                    ordered_.drain.reset();  // the next attempt is told anew
                    coordinator_->begin({term_, clear.attempt}, supervisor_.world());
                    send_all(Clear{term_, clear.attempt});
                    supervisor_.at(loop_.steady_seconds());
                    supervisor_.ordered();
                  },
+                 [&](const FetchStates& states) { fetch(states); },
                  [&](const Launch& start) { judge_and_launch(start); },
                  [&](const TellRanks& tell) {
                    ordered_.drain = tell.what;
@@ -153,6 +155,17 @@ void Leader::judge_and_launch(const Launch& what) {
       });
 }
 
+void Leader::fetch(const FetchStates& what) {
+  ordered_.fetches.clear();
+  for (const auto& move : what.moves) {
+    auto& order = ordered_.fetches
+                      .try_emplace(move.to, FetchState{what.attempt, what.state.step, what.state.attempt, {}})
+                      .first->second;
+    order.from.push_back({move.rank, node(move.from).name, connections_[move.from].mover});
+  }
+  for (const auto& [n, order] : ordered_.fetches) send(n, order);
+}
+
 void Leader::launch(const Launch& what) {
   const int slots = static_cast<int>(what.placement.size());
   coordinator_->begin({term_, what.attempt}, slots * roster_.ranks_per_node);
@@ -165,8 +178,15 @@ void Leader::launch(const Launch& what) {
                    node(what.placement.front()).for_programs(),
                    {},
                    what.trusted_step,
-                   what.durable_steps};
-  for (const int n : what.placement) order.nodes.push_back(node(n).name);
+                   what.durable_steps,
+                   {},
+                   what.state.step,
+                   what.state.attempt,
+                   what.level};
+  for (const int n : what.placement) {
+    order.nodes.push_back(node(n).name);
+    order.movers.push_back(connections_[n].mover);
+  }
   for (; order.slot < slots; ++order.slot) {
     const int n = what.placement[order.slot];
     ordered_.starts[n] = order;

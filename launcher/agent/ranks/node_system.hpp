@@ -13,6 +13,8 @@
 
 namespace holdfast::launcher {
 
+class Mover;
+
 class NodeSystem {
  public:
   virtual ~NodeSystem() = default;
@@ -37,6 +39,8 @@ class NodeSystem {
                             std::function<void(const Growths&)> then) = 0;
   /// As remove_flight_records(), of this run.
   virtual void remove_flight_records(int attempt) = 0;
+  /// What keeps snapshot buffers on this node (launcher/agent/mover); null: nothing does.
+  virtual Mover* mover() { return nullptr; }
   /// As find_free_port().
   virtual int free_port(int first) const = 0;
   /// As NodeChecker::check().

@@ -28,9 +28,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr Millis shutdown{100};
-constexpr std::int64_t rdma_word = 4;                // bytes that an RDMA port counts as one
-constexpr std::string_view states = "TtDRS";         // of a process: what comes first says most
-constexpr struct timeval netlink_patience{1, 0};
+constexpr std::int64_t rdma_word = 4;         // bytes that an RDMA port counts as one
+constexpr std::string_view states = "TtDRS";  // of a process: what comes first says most
+constexpr struct timeval netlink_patience { 1, 0 };
 
 /// "NAME: NUMBER" lines of /proc/PID/io.
 std::int64_t file_bytes(int pid) {
@@ -254,7 +254,8 @@ OutsideLook::OutsideLook(control::Loop& loop, RunDir run, std::string node, fs::
 
 OutsideLook::~OutsideLook() = default;
 
-void OutsideLook::look(int attempt, std::vector<WatchedRank> ranks, std::function<void(const Growths&)> then) {
+void OutsideLook::look(int attempt, std::vector<WatchedRank> ranks,
+                       std::function<void(const Growths&)> then) {
   if (!std::exchange(asking_, true))
     gpu_worker_.ask([links = nvlinks_] { return links->ask(); },
                     [this](std::int64_t bytes) {
@@ -262,13 +263,12 @@ void OutsideLook::look(int attempt, std::vector<WatchedRank> ranks, std::functio
                       nvlinks_->bytes = bytes;
                     });
   if (std::exchange(looking_, true)) return;
-  worker_.ask(
-      [before = before_, run = run_, node = node_, sys = sys_, attempt, ranks = std::move(ranks),
-       nvlinks = nvlinks_->bytes] { return before->look(run, node, sys, attempt, ranks, nvlinks); },
-      [this, then = std::move(then)](const Growths& growths) {
-        looking_ = false;
-        then(growths);
-      });
+  worker_.ask([before = before_, run = run_, node = node_, sys = sys_, attempt, ranks = std::move(ranks),
+               nvlinks = nvlinks_->bytes] { return before->look(run, node, sys, attempt, ranks, nvlinks); },
+              [this, then = std::move(then)](const Growths& growths) {
+                looking_ = false;
+                then(growths);
+              });
 }
 
 }  // namespace holdfast::launcher

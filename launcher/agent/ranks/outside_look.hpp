@@ -1,7 +1,7 @@
 #pragma once
-// What ranks that do not report do, as seen from outside: what they print, the bytes that their processes read,
-// write and send, and what goes over the node's RDMA ports and NVLinks. Ranks that hang in a collective spin, so
-// processor time is no sign of life; it tells which rank does not spin.
+// What ranks that do not report do, as seen from outside: what they print, the bytes that their processes
+// read, write and send, and what goes over the node's RDMA ports and NVLinks. Ranks that hang in a collective
+// spin, so processor time is no sign of life; it tells which rank does not spin.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -35,7 +35,8 @@ struct RankGrowth {
 /// By rank; a rank that was not there at the look before has none.
 using Growths = std::map<int, RankGrowth>;
 
-/// Payload bytes of each TCP socket of this network namespace, by inode; empty where the kernel does not tell.
+/// Payload bytes of each TCP socket of this network namespace, by inode; empty where the kernel does not
+/// tell.
 std::map<std::uint64_t, std::int64_t> tcp_payload();
 /// Bytes over the RDMA ports below `sys`/class/infiniband, both directions.
 std::int64_t rdma_bytes(const std::filesystem::path& sys);

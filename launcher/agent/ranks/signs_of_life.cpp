@@ -23,13 +23,13 @@ void SignsOfLife::take(const Growths& growths, double seconds, double now) {
     const bool files = rank.files.live(grown.files, seconds),
                network = rank.network.live(grown.network, seconds),
                links = rank.links.live(grown.links, seconds);
-    const char* sign = grown.touched    ? "heartbeat"
-                       : rank.touches   ? nullptr
+    const char* sign = grown.touched       ? "heartbeat"
+                       : rank.touches      ? nullptr
                        : grown.printed > 0 ? "output"
-                       : network        ? "network"
-                       : links          ? "links"
-                       : files          ? "files"
-                                        : nullptr;
+                       : network           ? "network"
+                       : links             ? "links"
+                       : files             ? "files"
+                                           : nullptr;
     if (!sign) continue;
     rank.sign = sign;
     rank.since = now;

@@ -4,7 +4,8 @@
 //   sign of life   when                                                                            word
 //   heartbeat      its heartbeat file was touched. Once it was, nothing else counts                heartbeat
 //   output         it printed anything                                                             output
-//   bytes          its files, sockets or links moved more than noise: `noise` bytes a second, and  files, network,
+//   bytes          its files, sockets or links moved more than noise: `noise` bytes a second, and  files,
+//   network,
 //                  a thousandth of the most that was ever seen in a second                         links
 #include <cstdint>
 #include <map>

@@ -101,7 +101,8 @@ void WarmRanks::start_one() {
     one->pid = system_.start(std::move(command), [this, one](int status) {
       if (one->ended) return one->ended(status);
       std::erase(waiting_, one);
-      if (status != 0) log::warn("an interpreter of rank.warm ended with status {}: ranks start without", status);
+      if (status != 0)
+        log::warn("an interpreter of rank.warm ended with status {}: ranks start without", status);
       count_ = 0;
     });
     waiting_.push_back(std::move(one));
@@ -115,14 +116,15 @@ std::optional<pid_t> WarmRanks::start(const Command& command, std::function<void
   if (waiting_.empty()) return std::nullopt;
   const auto one = waiting_.front();
   waiting_.pop_front();
-  nlohmann::json rank = {{"program", program_->program}, {"module", program_->module},
-                         {"arguments", program_->arguments}, {"output", command.output.string()},
+  nlohmann::json rank = {{"program", program_->program},
+                         {"module", program_->module},
+                         {"arguments", program_->arguments},
+                         {"output", command.output.string()},
                          {"folder", command.folder.string()}};
   for (const auto& entry : *command.environment)
     rank["environment"][entry.substr(0, entry.find('='))] = entry.substr(entry.find('=') + 1);
   later_ = loop_.after(pause, [this] { fill(); });
-  const std::string line =
-      rank.dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore) + "\n";
+  const std::string line = rank.dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore) + "\n";
   const ssize_t sent = ::send(one->input.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   one->input.reset();
   if (sent == static_cast<ssize_t>(line.size())) {

@@ -219,18 +219,15 @@ const char* word_of(const checkpoint::Verified& result) {
 Json verdict_json(const fs::path& step_dir, const checkpoint::Verified& result) {
   Json problems = Json::array();
   for (const std::string& problem : result.problems) problems.push_back(problem);
-  return {{"path", step_dir.string()},
-          {"verdict", word_of(result)},
-          {"bytes", result.bytes},
-          {"blocks", result.blocks},
-          {"files", result.files},
-          {"problems", problems}};
+  return {{"path", step_dir.string()}, {"verdict", word_of(result)}, {"bytes", result.bytes},
+          {"blocks", result.blocks},   {"files", result.files},      {"problems", problems}};
 }
 
 void print_verdict(const fs::path& step_dir, const checkpoint::Verified& result, std::ostream& out) {
   if (result.problems.empty())
     out << fmt::format("{}: good ({}, {} {})\n", step_dir.string(), size_text(result.bytes),
-                       result.files > 0 ? result.files : result.blocks, result.files > 0 ? "files" : "blocks");
+                       result.files > 0 ? result.files : result.blocks,
+                       result.files > 0 ? "files" : "blocks");
   else
     out << fmt::format("{}: {}\n", step_dir.string(), result.unreadable ? "NOT READABLE" : "DAMAGED");
   for (const std::string& problem : result.problems) out << "  " << harmless(problem) << '\n';

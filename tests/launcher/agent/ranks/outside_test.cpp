@@ -82,7 +82,8 @@ TEST(OutsideLook, TheKernelTellsPayloadOfSockets) {
   const Pair pair;
   const std::string sent(100000, 'x');
   std::string got(sent.size(), ' ');
-  std::thread sender([&] { EXPECT_EQ(::send(pair.out.get(), sent.data(), sent.size(), 0), ssize_t(sent.size())); });
+  std::thread sender(
+      [&] { EXPECT_EQ(::send(pair.out.get(), sent.data(), sent.size(), 0), ssize_t(sent.size())); });
   EXPECT_EQ(::recv(pair.in.get(), got.data(), got.size(), MSG_WAITALL), ssize_t(got.size()));
   sender.join();
   const auto payload = tcp_payload();
