@@ -48,13 +48,10 @@ bool settle(Look& look) {
   return are_sound(look.files, look.problems);
 }
 
-void plan(Look& look, std::vector<std::string> nodes) {
+void plan(Look& look, const std::vector<std::string>& nodes) {
   const RunFiles& files = look.files;
-  look.problems.look([&] {
-    if (nodes.empty())
-      nodes = hypothetical_nodes(files.facts, files.config.cluster.nodes, files.config.cluster.spares);
-    look.plan = make_plan(files.config, files.model, files.facts, nodes, std::nullopt);
-  });
+  look.problems.look(
+      [&] { look.plan = make_plan(files.config, files.model, files.facts, nodes, std::nullopt); });
 }
 
 std::optional<slurm::JobId> job_around() {
@@ -73,8 +70,12 @@ Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch,
   problems.look([&] { files.model = config::model_of(files.config); });
   problems.look([&] { out.run = run_dir_of(files.config); });
   problems.refuse();
+  const bool enough = problems.look([&] {
+    const config::Cluster& asked = files.config.cluster;
+    if (nodes.empty()) nodes = hypothetical_nodes(files.facts, asked.nodes, asked.spares);
+  });
   const bool settled = settle(out);
-  if (settled) plan(out, std::move(nodes));
+  if (settled && enough) plan(out, nodes);
   problems.look([&] { files.config = with_absolute_paths(files.config, out.run); });
   problems.look([&] { check_bundle(files.config); });
   problems.look([&] {

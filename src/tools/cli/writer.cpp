@@ -21,7 +21,8 @@ bool has_tokenizer(const fs::path& folder) { return !data::tokenizer_files(folde
 
 fs::path folder_of_tokenizer(const fs::path& path) {
   std::error_code ignored;
-  return fs::is_directory(path, ignored) ? path : path.parent_path();
+  if (fs::is_directory(path, ignored)) return path;
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
 /// The one that was named, else the one that lies beside the adapters or the model, else the one that made
