@@ -8,13 +8,11 @@
 #include "checkpoint/exchange/export.hpp"
 #include "src/base/error.hpp"
 #include "src/config/load.hpp"
-#include "src/data/tokenizer_files.hpp"
 #include "src/tools/cli/ckpt_change.hpp"
 #include "src/tools/cli/ckpt_folder.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
 #include "src/tools/cli/merged_model.hpp"
 #include "src/tools/cli/run_settings.hpp"
-#include "src/tools/text/sentencepiece_json.hpp"
 
 namespace holdfast::tool {
 namespace {
@@ -97,19 +95,6 @@ int export_alone(const ExportOrder& order, const config::AdapterFacts& facts, co
                      adapters.description, facts.lora.rank, folder.dtype, adapters.types.size(),
                      rate_text(folder.bytes, begin));
   return static_cast<int>(Exit::done);
-}
-
-/// Folder or SentencePiece model that made the run's tokens; "" where that is not known, or not there any
-/// more.
-fs::path tokenizer_of_tokens(const fs::path& step_dir) {
-  try {
-    const auto run = run_config_of(step_dir);
-    const fs::path known = run ? tokenizer_of(*run) : fs::path();
-    if (known.empty() || fs::is_directory(known) || text::find_own_model(known)) return known;
-    return data::tokenizer_files(known.parent_path()).empty() ? fs::path() : known.parent_path();
-  } catch (const Error&) {  // the checkpoint can be exported without it
-    return {};
-  }
 }
 
 /// Checkpoints of adapters had no table [adapters] at first.

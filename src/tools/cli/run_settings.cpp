@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
 #include "src/config/mixture.hpp"
@@ -55,6 +56,17 @@ fs::path tokenizer_of(const config::RunConfig& run) {
       if (is_tokenizer(where, identity.get<std::string>())) return where;
   }
   return {};
+}
+
+fs::path tokenizer_of_tokens(const fs::path& checkpoint) {
+  try {
+    const auto run = run_config_of(checkpoint);
+    const fs::path known = run ? tokenizer_of(*run) : fs::path();
+    if (known.empty() || fs::is_directory(known) || text::find_own_model(known)) return known;
+    return data::tokenizer_files(known.parent_path()).empty() ? fs::path() : known.parent_path();
+  } catch (const Error&) {  // the checkpoint is of use without it
+    return {};
+  }
 }
 
 }  // namespace holdfast::tool

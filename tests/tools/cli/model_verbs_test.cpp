@@ -201,6 +201,15 @@ TEST_F(ModelVerbs, AnExportHasTheTokenizerThatMadeTheTokens) {
     EXPECT_EQ(tokens({out}), of_run) << out;
     EXPECT_EQ(tokens({path("run"), "--tokenizer", path("own")}), of_run);
   }
+  // Of adapters on such a model the whole of it has a tokenizer, too.
+  ASSERT_EQ(train(1, "adapted",
+                  {"data.tokens=" + path("own/tokens.bin"), "lora.rank=2", "model.weights=" + path("run")})
+                .status,
+            0);
+  const Finished merged = tool({"ckpt", "export", path("adapted"), path("merged"), "--merge"});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(json::parse(files::read_text(path("merged/generation_config.json")))["eos_token_id"], 2);
+  EXPECT_EQ(files::read_text(path("merged/tokenizer.json")), files::read_text(path("out0/tokenizer.json")));
 }
 
 TEST_F(ModelVerbs, AnExportSaysOfAnyTokenizerHowTextsEnd) {
