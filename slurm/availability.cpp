@@ -33,7 +33,7 @@ std::optional<double> seconds_in(std::string_view text) {
 std::vector<std::string> limits_argv(const std::string& user) {
   std::string columns = "Account,Partition";
   for (const char* name : limit_names) columns += std::string(",") + name;
-  return {"sacctmgr",     "--noheader", "--parsable2",  "--readonly",        "show",
+  return {"sacctmgr",     "--noheader", "--parsable2",  "--readonly",       "show",
           "associations", "where",      "user=" + user, "format=" + columns};
 }
 
@@ -58,7 +58,8 @@ NodeUse node_use(std::string_view state) {
   if (word == "reserved") return NodeUse::reserved;
   if (word == "powered_down" || word == "powering_up" || word == "powering_down")
     return NodeUse::powered_down;
-  constexpr std::array<std::string_view, 5> taken = {"allocated", "mixed", "completing", "planned", "blocked"};
+  constexpr std::array<std::string_view, 5> taken = {"allocated", "mixed", "completing", "planned",
+                                                     "blocked"};
   return std::ranges::find(taken, word) != taken.end() ? NodeUse::busy : NodeUse::away;
 }
 
@@ -110,8 +111,8 @@ std::vector<AccountLimits> read_limits(std::string_view out) {
 
 Availability availability(const std::string& user, std::chrono::milliseconds limit) {
   Availability now;
-  now.nodes =
-      read_present_nodes(answer({"sinfo", "--noheader", "--all", "--Node", "--format=%N|%P|%a|%l|%T|%G"}, limit));
+  now.nodes = read_present_nodes(
+      answer({"sinfo", "--noheader", "--all", "--Node", "--format=%N|%P|%a|%l|%T|%G"}, limit));
   const auto try_to = [&](const char* what, const auto& work) {
     try {
       work();
