@@ -28,6 +28,7 @@ source "$source/tests/support/torch_pod.sh"
 add_example "$source/examples/pytorch/fsdp.py"
 
 steps=600 every=20
+outside_s=60 # a program that ends on a busy machine is silent for seconds
 # begin PROGRAM RUN: submits it; sets `run` and `job`.
 begin() {
   program=$1
@@ -37,7 +38,7 @@ begin() {
 }
 submit_it() {
   job=$(mini exec --chdir /shared/home env "${shell[@]}" holdfast submit --command "python3 $program.py --dir ${run#runs/}.state --steps $steps --every $every" \
-    -N 3 --spares 1 -J "${run#runs/}" --parsable --set cluster.ranks_per_node=1 --set supervise.hang_floor_s=30 --set supervise.hang_outside_s=5)
+    -N 3 --spares 1 -J "${run#runs/}" --parsable --set cluster.ranks_per_node=1 --set supervise.hang_floor_s=30 --set "supervise.hang_outside_s=$outside_s")
 }
 # SLURM may have given up on a node that is back.
 all_idle_again() {
@@ -215,7 +216,9 @@ echo "# digest $digest after $steps steps"
 for fault in "${faults[@]}"; do
   for each in "${programs_to_prove[@]}"; do
     failed_before=$failed
+    [[ $fault != stopped ]] || outside_s=5
     begin "$each" "${fault}_$each"
+    outside_s=60
     "fault_$fault"
     show_failure
     [[ -z $broken ]] || mini revive-node "$broken"
