@@ -12,11 +12,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "buffers.h"
+#include "files.h"
 #include "json.h"
 #include "link.h"
 #include "sha512.h"
 
 enum {
+  stall_ms = 30000, /* hf_close() waits so long for files of which nothing is read */
   beat_ms = 100,
   redial_ms = 100,
   close_ms = 2000,
@@ -49,7 +52,7 @@ static volatile int fd_shown = -1; /* of the connection: a child of fork() close
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed; /* of the monotonic clock */
 static struct {                /* under `lock` */
-  struct notice *votes, *restored, *last_word;
+  struct notice *votes, *restored, *sealed, *last_word;
   int taken; /* the last word */
   int heard_restored;
   int stop, save, pause;
@@ -64,10 +67,25 @@ static struct {                /* under `lock` */
   int closing, ended;
 } state;
 
+/* A vote whose files are to be read first. */
+struct reading {
+  struct reading* next;
+  int64_t step;
+  char* folder;
+  struct hfc_name* names;
+};
+static struct {           /* under `lock` but for `bytes` */
+  struct hfc_name* named; /* of steps that are not voted on yet */
+  struct reading* first;  /* it may be in work */
+  int runs;               /* the thread that reads */
+  int64_t bytes;          /* that it has read */
+} reader;
+
 static struct hfc_identity who;
 static char node[256];
 static int term;
-static int64_t newest = -1;
+static int64_t newest = -1, sealed_step = -1;
+static char sealed_level[16];
 static int wake = -1;
 static pthread_t thread;
 static int opened, forked;
@@ -183,6 +201,7 @@ static int unsent(struct notice** out) {
   if (state.restored && !state.restored->sent) return *out = state.restored, 1;
   for (struct notice* n = state.votes; n; n = n->next)
     if (!n->sent) return *out = n, 1;
+  if (state.sealed && !state.sealed->sent) return *out = state.sealed, 1;
   if (state.last_word && !state.last_word->sent) return *out = state.last_word, 1;
   return 0;
 }
@@ -214,6 +233,7 @@ static int say_notices(struct hfc_link* link) {
 static void forget_sent(void) {
   pthread_mutex_lock(&lock);
   if (state.restored) state.restored->sent = 0;
+  if (state.sealed) state.sealed->sent = 0;
   for (struct notice* n = state.votes; n; n = n->next) n->sent = 0;
   if (state.last_word) state.last_word->sent = 0;
   pthread_mutex_unlock(&lock);
@@ -389,6 +409,19 @@ static int read_place(void) {
   return 1;
 }
 
+/* After read_place(). */
+static void open_buffers(void) {
+  const char *folder = getenv("HOLDFAST_BUFFERS"), *limit = getenv("HOLDFAST_BUFFERS_LIMIT"),
+             *sealed = getenv("HOLDFAST_SEALED");
+  struct hfc_place_of_buffers at = {
+      folder ? folder : "", limit ? strtoll(limit, NULL, 10) : 0, who.attempt, 0, -1, 0};
+  long long step = -1;
+  number_from("HOLDFAST_WORLD", &at.world);
+  if (sealed && sscanf(sealed, "%lld %d %15s", &step, &at.sealed_attempt, sealed_level) == 3)
+    at.sealed_step = sealed_step = step;
+  hfc_buffers_open(&at);
+}
+
 int hf_open_abi(int abi) {
   pthread_condattr_t monotonic;
   sigset_t all, before;
@@ -403,6 +436,7 @@ int hf_open_abi(int abi) {
   opened = 1;
   slot.step = slot.first_step = slot.metrics_step = -1;
   if (!read_place()) return 0;
+  open_buffers();
   for (int i = 0; i < outcomes_kept; ++i) state.outcomes[i].step = -1;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -430,9 +464,29 @@ static int waits(void) {
   return unsent(&n) || (state.last_word && !state.taken);
 }
 
+/* While it reads on. */
+static void await_reader(void) {
+  int64_t seen = -1, since = 0;
+  pthread_mutex_lock(&lock);
+  while (reader.first) {
+    const int64_t bytes = __atomic_load_n(&reader.bytes, __ATOMIC_RELAXED);
+    struct timespec moment;
+    if (bytes != seen) {
+      seen = bytes;
+      since = monotonic_ms();
+    }
+    if (monotonic_ms() - since >= stall_ms) break;
+    clock_gettime(CLOCK_MONOTONIC, &moment);
+    ++moment.tv_sec;
+    pthread_cond_timedwait(&changed, &lock, &moment);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
 void hf_close(void) {
   struct timespec limit;
   if (!is_on()) return;
+  await_reader();
   clock_gettime(CLOCK_MONOTONIC, &limit);
   limit.tv_sec += close_ms / 1000;
   wake_up();
@@ -534,9 +588,122 @@ static void vote(int64_t step, int ok, const char* payload) {
   wake_up();
 }
 
+/* --- files by name: read by a thread of their own --- */
+
+static void free_names(struct hfc_name* names) {
+  while (names) {
+    struct hfc_name* next = names->next;
+    free(names->name);
+    free(names);
+    names = next;
+  }
+}
+
+/* Takes those of a step out of the list; in the order of the calls. */
+static struct hfc_name* take_names(int64_t step) {
+  struct hfc_name *out = NULL, **end = &out;
+  pthread_mutex_lock(&lock);
+  for (struct hfc_name** at = &reader.named; *at;) {
+    struct hfc_name* name = *at;
+    if (name->step != step) {
+      at = &name->next;
+      continue;
+    }
+    *at = name->next;
+    name->next = NULL;
+    *end = name;
+    end = &name->next;
+  }
+  pthread_mutex_unlock(&lock);
+  return out;
+}
+
+static void* read_named(void* unused) {
+  (void)unused;
+  for (;;) {
+    char why[2 * text_bytes];
+    pthread_mutex_lock(&lock);
+    struct reading* now = reader.first;
+    if (!now) reader.runs = 0;
+    pthread_mutex_unlock(&lock);
+    if (!now) return NULL;
+    char* payload = hfc_files_payload(now->folder, now->names, &reader.bytes, why, sizeof why);
+    for (char* c = why; !payload && *c; ++c)
+      if (*c == '\n') *c = ' ';
+    vote(now->step, payload != NULL, payload ? payload : why);
+    free(payload);
+    pthread_mutex_lock(&lock);
+    reader.first = now->next;
+    pthread_mutex_unlock(&lock);
+    pthread_cond_broadcast(&changed);
+    free_names(now->names);
+    free(now->folder);
+    free(now);
+  }
+}
+
+/* 0: there is no thread to read them. */
+static int read_later(struct reading* what) {
+  pthread_t reads;
+  pthread_attr_t detached;
+  sigset_t all, before;
+  int failed = 0;
+  pthread_mutex_lock(&lock);
+  struct reading** end = &reader.first;
+  while (*end) end = &(*end)->next;
+  *end = what;
+  if (!reader.runs) {
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    failed = pthread_create(&reads, &detached, read_named, NULL);
+    pthread_attr_destroy(&detached);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    reader.runs = !failed;
+    if (failed) *end = NULL;
+  }
+  pthread_mutex_unlock(&lock);
+  return !failed;
+}
+
+void hf_vote_file(int64_t step, const char* name) {
+  if (!is_on() || !name) return;
+  struct hfc_name* said = calloc(1, sizeof *said);
+  if (!said || !(said->name = strdup(name))) {
+    free(said);
+    return;
+  }
+  said->step = step;
+  pthread_mutex_lock(&lock);
+  struct hfc_name** end = &reader.named;
+  while (*end) end = &(*end)->next;
+  *end = said;
+  pthread_mutex_unlock(&lock);
+}
+
+static void vote_on_named(int64_t step, const char* path, struct hfc_name* names) {
+  struct reading* what = calloc(1, sizeof *what);
+  if (what) {
+    what->step = step;
+    what->names = names;
+    what->folder = hfc_absolute(path);
+    if (what->folder && read_later(what)) return;
+    free(what->folder);
+  }
+  free(what);
+  free_names(names);
+  vote(step, 0, "there is no memory or no thread to read its files with");
+}
+
 void hf_vote(int64_t step, const char* path, int64_t files, int64_t bytes) {
   char quoted[6 * text_bytes + 3], text[message_bytes];
   if (!is_on()) return;
+  struct hfc_name* names = take_names(step);
+  if (names) {
+    vote_on_named(step, path ? path : "", names);
+    return;
+  }
   hfc_json_quote(path ? path : "", text_bytes, quoted);
   snprintf(text, sizeof text, "{\"kind\":\"files\",\"path\":%s,\"files\":%lld,\"bytes\":%lld}", quoted,
            (long long)files, (long long)bytes);
@@ -546,6 +713,7 @@ void hf_vote(int64_t step, const char* path, int64_t files, int64_t bytes) {
 void hf_vote_failed(int64_t step, const char* why) {
   char text[text_bytes];
   if (!is_on()) return;
+  free_names(take_names(step));
   snprintf(text, sizeof text, "%s", why && *why ? why : "the program does not say why");
   for (char* c = text; *c; ++c)
     if (*c == '\n') *c = ' ';
@@ -560,6 +728,53 @@ enum hf_outcome hf_outcome(int64_t step) {
     if (state.outcomes[i].step == step) outcome = state.outcomes[i].outcome;
   pthread_mutex_unlock(&lock);
   return outcome;
+}
+
+static void complain_of(const char* what, const char* why) {
+  fprintf(stderr, "holdfast: %s: %s\n", what, why);
+}
+
+void* hf_buffer(const char* name, size_t bytes) {
+  char why[512], what[128];
+  if (!is_on()) return NULL;
+  void* at = hfc_buffer(name, bytes, why, sizeof why);
+  snprintf(what, sizeof what, "no buffer '%.64s'", name ? name : "");
+  if (!at) complain_of(what, why);
+  return at;
+}
+
+int hf_seal(int64_t step) {
+  char why[512], text[256];
+  if (!is_on()) return 0;
+  if (!hfc_seal(step, why, sizeof why)) return complain_of("the buffers are not sealed", why), 0;
+  snprintf(text, sizeof text, "{\"m\":\"sealed\",\"rank\":%d,\"attempt\":%d,\"step\":%lld}", who.rank,
+           who.attempt, (long long)step);
+  struct notice* said = new_notice(step, text, NULL);
+  if (!said) return 1; /* it is sealed all the same */
+  pthread_mutex_lock(&lock);
+  struct notice* before = state.sealed;
+  state.sealed = said;
+  pthread_mutex_unlock(&lock);
+  free_notice(before);
+  wake_up();
+  return 1;
+}
+
+int64_t hf_sealed(void) { return is_on() ? sealed_step : -1; }
+
+const void* hf_load(const char* name, size_t* bytes) {
+  char why[512], what[128];
+  size_t count = 0;
+  if (!is_on()) return NULL;
+  const void* at = hfc_load(name, &count, why, sizeof why);
+  if (at) {
+    hf_restored(sealed_step, sealed_level);
+    if (bytes) *bytes = count;
+    return at;
+  }
+  snprintf(what, sizeof what, "the buffer '%.64s' cannot be loaded", name ? name : "");
+  complain_of(what, why);
+  return NULL;
 }
 
 static void last_word(const char* text) {

@@ -3,8 +3,8 @@
  *
  * Nothing is to be configured: the agent that starts a rank says in its environment where it listens. Without
  * an agent every call does nothing. A thread of this library speaks to the agent; no call waits for it but
- * hf_close(), and no call ends the program. hf_at() and hf_metrics() take well under a microsecond: no lock
- * and no system call.
+ * hf_close(), hf_buffer() waits for a copy of what it is to write over, and no call ends the program. hf_at()
+ * and hf_metrics() take well under a microsecond: no lock and no system call.
  *
  * One process is one rank. hf_at() and hf_metrics() are for one thread at a time, the others for any. A child
  * of fork() has no client: every call in it does nothing. */
@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /* Of this header. A library serves every header of its own version or an older one. */
-#define HF_ABI 1
+#define HF_ABI 2
 
 #if defined(__GNUC__)
 #define HF_API __attribute__((visibility("default")))
@@ -48,8 +48,8 @@ enum hf_phase {
 HF_API int hf_open_abi(int abi);
 static inline int hf_open(void) { return hf_open_abi(HF_ABI); }
 
-/* Ends the connection. Waits at most 2 s until the agent has the votes and the last words. Also done at
- * exit(). */
+/* Ends the connection. Waits at most 2 s until the agent has the votes and the last words; before that, while
+ * named files are read. Also done at exit(). */
 HF_API void hf_close(void);
 
 /* `step`: optimizer steps done, -1 before that is known. */
@@ -91,6 +91,44 @@ HF_API void hf_vote_failed(int64_t step, const char* why);
 enum hf_outcome { HF_UNDECIDED, HF_DURABLE, HF_DROPPED };
 /* What became of a checkpoint that this attempt has voted on; it may take as long as the slowest rank. */
 HF_API enum hf_outcome hf_outcome(int64_t step);
+
+/* --- since ABI 2: the files of a checkpoint by name --- */
+
+/* Before hf_vote(): a file of this rank's part of the checkpoint of `step`, complete and synced; `name` is
+ * relative to that call's `path`. Once for each. hf_vote() then leaves `files` and `bytes` to the library: a
+ * thread of its own reads the named files and computes their digests, and the vote is cast when it is
+ * through. hf_close() waits for that thread as long as it reads on. All ranks that have files must name them;
+ * then the checkpoint has a manifest, which holdfast ckpt shows and verifies, and an attempt does not begin
+ * from one whose files are damaged. They lie on storage that all nodes see. */
+HF_API void hf_vote_file(int64_t step, const char* name);
+
+/* --- since ABI 2: buffers in the memory of the node, for a state that is not to be read from storage after a
+ * failure ---
+ *
+ * They outlive the process, and are copied to another node in the background. There are two generations: one
+ * is written while the other one is whole. Ranks that wait for each other between the seal of a step and the
+ * seal of the next one always have a state in common. Where a call cannot be carried out it says why on
+ * stderr. */
+
+/* Memory for `bytes` of the next generation: ask anew after each seal, for every buffer. What is in it is not
+ * defined. Waits up to 60 s while this generation is being copied to another node. `name`: 1 to 64 letters,
+ * digits, '.', '_', '-'. NULL: without an agent, or with less memory than that. */
+HF_API void* hf_buffer(const char* name, size_t bytes);
+
+/* All buffers hold the state of `step`, optimizer steps done; no byte changes afterwards. Reads all of it,
+ * for its checksums. 0: the state before remains the newest. */
+HF_API int hf_seal(int64_t step);
+
+/* The step of the sealed state from which all ranks of this attempt start; -1: there is none, or hf_newest()
+ * is newer. */
+HF_API int64_t hf_sealed(void);
+
+/* A buffer of that state, whose checksum holds, to be read until the first hf_seal(). Says hf_restored(),
+ * too. NULL: it has no such buffer, or is damaged: then end with hf_failed(), and the next attempt starts
+ * from another one. */
+HF_API const void* hf_load(const char* name, size_t* bytes);
+
+/* --- to the end --- */
 
 /* The rank has done all its steps; the process then ends with 0. */
 HF_API void hf_finished(int64_t step);

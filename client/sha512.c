@@ -34,15 +34,18 @@ static void take_block(uint64_t state[8], const unsigned char* block) {
     w[i] = w[i - 16] + s0 + w[i - 7] + s1;
   }
   memcpy(s, state, sizeof s);
-  for (int i = 0; i < 80; ++i) {
-    const uint64_t sum1 = rotate(s[4], 14) ^ rotate(s[4], 18) ^ rotate(s[4], 41);
-    const uint64_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]);
-    const uint64_t t1 = s[7] + sum1 + choice + round_constants[i] + w[i];
-    const uint64_t sum0 = rotate(s[0], 28) ^ rotate(s[0], 34) ^ rotate(s[0], 39);
-    const uint64_t majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-    memmove(s + 1, s, 7 * sizeof *s);
-    s[4] += t1;
-    s[0] = t1 + sum0 + majority;
+  /* The roles of the eight words go round in place of the words; unrolled, each is a register. */
+  for (int i = 0; i < 80; i += 8) {
+#pragma GCC unroll 8
+    for (int k = 0; k < 8; ++k) {
+      const uint64_t a = s[(0 - k) & 7], b = s[(1 - k) & 7], c = s[(2 - k) & 7];
+      const uint64_t e = s[(4 - k) & 7], f = s[(5 - k) & 7], g = s[(6 - k) & 7], h = s[(7 - k) & 7];
+      const uint64_t sum1 = rotate(e, 14) ^ rotate(e, 18) ^ rotate(e, 41);
+      const uint64_t t1 = h + sum1 + ((e & f) ^ (~e & g)) + round_constants[i + k] + w[i + k];
+      const uint64_t sum0 = rotate(a, 28) ^ rotate(a, 34) ^ rotate(a, 39);
+      s[(3 - k) & 7] += t1;
+      s[(7 - k) & 7] = t1 + sum0 + ((a & b) ^ (a & c) ^ (b & c));
+    }
   }
   for (int i = 0; i < 8; ++i) state[i] += s[i];
 }
@@ -58,6 +61,13 @@ void hfc_sha512_begin(struct hfc_sha512* hash) {
 void hfc_sha512_add(struct hfc_sha512* hash, const void* data, size_t bytes) {
   const unsigned char* from = data;
   while (bytes > 0) {
+    if (hash->bytes % sizeof hash->block == 0 && bytes >= sizeof hash->block) {
+      take_block(hash->state, from);
+      hash->bytes += sizeof hash->block;
+      from += sizeof hash->block;
+      bytes -= sizeof hash->block;
+      continue;
+    }
     const size_t filled = hash->bytes % sizeof hash->block;
     const size_t room = sizeof hash->block - filled, part = bytes < room ? bytes : room;
     memcpy(hash->block + filled, from, part);

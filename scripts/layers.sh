@@ -55,15 +55,16 @@ launcher/record: src/base
 launcher/supervise: launcher/record launcher/diagnose launcher/plan src/control src/config src/flight src/base
 launcher/agent/signs: launcher/diagnose src/control src/config src/nvml src/base
 launcher/pmix: src/control src/base
-launcher/agent/ranks: launcher/pmix launcher/supervise src/control src/config src/flight src/base
+launcher/agent/mover: src/control src/base
+launcher/agent/ranks: launcher/pmix launcher/supervise src/nvml src/control src/config src/flight src/base
 launcher/agent/leader: launcher/agent/ranks launcher/supervise launcher/record slurm checkpoint/index src/control src/config src/base
-launcher/agent/daemon: launcher/pmix launcher/agent/leader launcher/agent/ranks launcher/agent/signs launcher/supervise slurm src/control src/config src/base
-launcher/job: launcher/agent/signs launcher/agent/ranks launcher/supervise launcher/record launcher/plan slurm src/preflight checkpoint/index src/control src/config src/base
-launcher/drill: launcher/supervise launcher/record slurm src/config src/base
+launcher/agent/daemon: launcher/pmix launcher/agent/leader launcher/agent/mover launcher/agent/ranks launcher/agent/signs launcher/supervise slurm src/control src/config src/base
 launcher/report: launcher/supervise launcher/record src/config src/base
+launcher/job: launcher/report launcher/agent/signs launcher/agent/ranks launcher/supervise launcher/record launcher/plan slurm src/preflight checkpoint/index src/control src/config src/base
+launcher/drill: launcher/supervise launcher/record slurm src/config src/base
 launcher/watch: launcher/report launcher/supervise launcher/record slurm src/control src/base
-launcher/sinks: checkpoint/io src/base
-launcher/cli: src/command_line launcher/health launcher/watch launcher/report launcher/sinks launcher/drill launcher/job launcher/agent/daemon launcher/agent/ranks launcher/supervise launcher/record launcher/plan slurm src/preflight src/control src/config src/base
+launcher/sinks: launcher/supervise checkpoint/io src/base
+launcher/cli: src/command_line launcher/health launcher/watch launcher/report launcher/sinks launcher/drill launcher/job launcher/agent/daemon launcher/agent/ranks launcher/supervise launcher/record launcher/plan checkpoint/index slurm src/preflight src/control src/config src/base
 '
 sits_on_hdf5='checkpoint/shards/h5.hpp checkpoint/shards/h5.cpp' # these may include it; others go through them
 

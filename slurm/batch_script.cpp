@@ -19,7 +19,7 @@ constexpr const char* script_format = R"(#!/bin/bash
 #SBATCH --signal=B:USR1@{notice}
 
 run_dir={run_dir}
-{program}umask 077
+{program}umask g-w,o=  # as you had it, but never more than reading for your group
 child= again= stop= code=143 crashes=0
 # A signal interrupts `wait`, is passed on, and the wait goes on.
 trap 'again=1; kill -USR1 $child' USR1

@@ -143,6 +143,11 @@ class Cluster {
   virtual void exclude(JobId id, const std::vector<std::string>& nodes,
                        std::chrono::milliseconds limit = default_limit) = 0;
 
+  /// The job's comment, which squeue shows (%k); empty: none.
+  virtual std::string comment(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
+  virtual void set_comment(JobId id, const std::string& text,
+                           std::chrono::milliseconds limit = default_limit) = 0;
+
   /// The command that starts a step, for spawn(). The step is independent of every other step, continues when
   /// other nodes fail, never waits for resources of a failed one, and needs no SLURM_* of the caller. srun's
   /// exit code is unreliable and srun may hang for minutes when its node is lost: a start has succeeded when

@@ -193,6 +193,17 @@ void ClusterCli::exclude(JobId id, const std::vector<std::string>& nodes, millis
   if (done.status != 0) refuse(fmt::format("cannot exclude nodes for job {}", id), done);
 }
 
+std::string ClusterCli::comment(JobId id, milliseconds limit) {
+  const Finished done = call(comment_argv(id), limit);
+  if (done.status != 0) refuse(fmt::format("cannot read the comment of job {}", id), done);
+  return read_comment(done.out);
+}
+
+void ClusterCli::set_comment(JobId id, const std::string& text, milliseconds limit) {
+  const Finished done = call(set_comment_argv(id, text), limit);
+  if (done.status != 0) refuse(fmt::format("cannot set the comment of job {}", id), done);
+}
+
 Command ClusterCli::step_command(const StepRequest& request) const {
   Command command;
   command.argv = step_argv(request);

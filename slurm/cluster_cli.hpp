@@ -22,6 +22,8 @@ class ClusterCli : public Cluster {
   bool requeues_at_its_end(JobId id, std::chrono::milliseconds limit) override;
   OtherNodes other_nodes(JobId id, std::chrono::milliseconds limit) override;
   void exclude(JobId id, const std::vector<std::string>& nodes, std::chrono::milliseconds limit) override;
+  std::string comment(JobId id, std::chrono::milliseconds limit) override;
+  void set_comment(JobId id, const std::string& text, std::chrono::milliseconds limit) override;
   /// A job of anybody, for users to see; nothing when SLURM does not know it (any more). Throws Error, as
   /// job() does.
   std::optional<OwnJob> queued_job(JobId id, std::chrono::milliseconds limit = default_limit);

@@ -115,6 +115,14 @@ std::vector<std::string> exclude_argv(JobId id, const std::vector<std::string>& 
   return {"scontrol", "update", "JobId=" + std::to_string(id), "ExcNodeList=" + compress(nodes)};
 }
 
+std::vector<std::string> comment_argv(JobId id) {
+  return {"squeue", "--noheader", "--all", "--states=all", "--jobs=" + std::to_string(id), "--format=%k"};
+}
+
+std::vector<std::string> set_comment_argv(JobId id, const std::string& text) {
+  return {"scontrol", "update", "JobId=" + std::to_string(id), "Comment=" + text};
+}
+
 std::vector<std::string> drain_argv(const std::string& node, const std::string& reason) {
   return {"scontrol", "update", "nodename=" + node, "state=drain", "reason=" + reason};
 }

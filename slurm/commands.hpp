@@ -41,6 +41,8 @@ std::vector<std::string> job_constraints_argv(JobId id);  ///< squeue: see read_
 std::vector<std::string> partition_argv(const std::string& partition);
 std::vector<std::string> details_argv(JobId id);  ///< scontrol: see read_gpus
 std::vector<std::string> exclude_argv(JobId id, const std::vector<std::string>& nodes);  ///< scontrol
+std::vector<std::string> comment_argv(JobId id);                               ///< squeue: see read_comment
+std::vector<std::string> set_comment_argv(JobId id, const std::string& text);  ///< scontrol
 /// scontrol: for administrators
 std::vector<std::string> drain_argv(const std::string& node, const std::string& reason);
 std::vector<std::string> step_argv(const StepRequest& request);  ///< srun

@@ -66,6 +66,7 @@ class FakeCluster : public Cluster {
   std::vector<Submission> submissions;
   std::vector<JobId> cancelled, requeued, signalled;
   std::map<JobId, std::vector<std::string>> excluded;
+  std::map<JobId, std::string> comments;
 
   std::string version(std::chrono::milliseconds) override { return "22.05.8"; }
   void ping(std::chrono::milliseconds) override { need_controller(); }
@@ -137,6 +138,14 @@ class FakeCluster : public Cluster {
     need_controller();
     if (jobs_.at(id).state != JobState::pending) throw Error(Exit::runtime, "job is not pending");
     excluded[id] = nodes;
+  }
+  std::string comment(JobId id, std::chrono::milliseconds) override {
+    need_controller();
+    return comments[id];
+  }
+  void set_comment(JobId id, const std::string& text, std::chrono::milliseconds) override {
+    need_controller();
+    comments[id] = text;
   }
   Command step_command(const StepRequest& request) const override {
     Command command;

@@ -99,6 +99,8 @@ std::string version_warning(std::string_view version) {
   return {};
 }
 
+std::string read_comment(std::string_view out) { return or_empty(trimmed(out)); }
+
 bool requeues_preempted_jobs(std::string_view version) { return release_of(version) >= 2405; }
 
 bool read_preempted(std::string_view out) {

@@ -18,6 +18,9 @@ std::string read_version(std::string_view out);
 /// work.
 std::string version_warning(std::string_view version);
 
+/// Empty: the job has no comment.
+std::string read_comment(std::string_view out);
+
 /// True of releases that requeue a job which ends after it was told that it is preempted: 24.05 and newer.
 bool requeues_preempted_jobs(std::string_view version);
 /// The reply of preemption_argv(): a time, or "N/A".

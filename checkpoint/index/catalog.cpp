@@ -130,22 +130,60 @@ void check_sizes(const fs::path& step_dir, const Manifest& manifest) {
   if (!unknown.empty()) throw Unreadable(which, unknown);
 }
 
-Manifest sound_manifest(const fs::path& step_dir, std::int64_t step) {
-  Manifest manifest = read_manifest(step_dir);
+namespace {
+Manifest sound_manifest(const fs::path& step_dir, std::int64_t step, std::string_view text) {
+  Manifest manifest = parse_manifest_of(step_dir, text);
   if (step >= 0 && manifest.point.step != step)
     throw Damaged(step_dir.string() + " holds step " + std::to_string(manifest.point.step));
   check_sizes(step_dir, manifest);
   return manifest;
 }
 
+FilesManifest sound_files(const fs::path& step_dir, std::int64_t step, std::string_view text) {
+  FilesManifest manifest = parse_files_manifest_of(step_dir, text);
+  if (step >= 0 && manifest.step != step)
+    throw Damaged(step_dir.string() + " holds step " + std::to_string(manifest.step));
+  check_sizes(step_dir, manifest);
+  return manifest;
+}
+
+/// A sound one of either kind. Throws as sound_manifest() does.
+Condition sound_condition(const fs::path& step_dir, std::int64_t step) {
+  const std::string text = read_manifest_text(step_dir);
+  if (lists_files(text)) return {Condition::Kind::sound, "", {}, sound_files(step_dir, step, text)};
+  return {Condition::Kind::sound, "", sound_manifest(step_dir, step, text)};
+}
+
+}  // namespace
+
+Manifest sound_manifest(const fs::path& step_dir, std::int64_t step) {
+  return sound_manifest(step_dir, step, read_manifest_text(step_dir));
+}
+
 Condition condition_of(const fs::path& step_dir, std::int64_t step) {
   try {
-    return {Condition::Kind::sound, "", sound_manifest(step_dir, step)};
+    return sound_condition(step_dir, step);
   } catch (const Damaged& e) {
     return {Condition::Kind::damaged, e.what(), {}};
   } catch (const Error& e) {
     return {Condition::Kind::unknown, e.what(), {}};
   }
+}
+
+std::optional<Generation> Condition::generation() const {
+  if (manifest) return manifest->generation;
+  if (files) return files->generation;
+  return {};
+}
+
+std::optional<fs::path> newest_sound_folder(const fs::path& checkpoints) {
+  for (const std::int64_t step : committed_steps(checkpoints)) try {
+      const fs::path path = committed_path(checkpoints, step);
+      sound_condition(path, step);
+      return path;
+    } catch (const Damaged&) {  // the one before it
+    }
+  return {};
 }
 
 std::optional<Found> newest_sound(const fs::path& checkpoints, std::vector<std::string>* notes) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/index/files_manifest.hpp"
 #include "checkpoint/index/manifest.hpp"
 #include "checkpoint/index/state.hpp"
 
@@ -57,7 +58,7 @@ struct Found {
 /// Throws Damaged when a shard has another size, else Unreadable when one is missing or cannot be looked at.
 void check_sizes(const fs::path& step_dir, const Manifest& manifest);
 /// Reads the manifest of what should be `step` (-1: any). Throws Damaged when it is proven not to be sound,
-/// Unreadable when files are missing or cannot be looked at, and NewerFormat.
+/// Unreadable when files are missing or cannot be looked at, NewerFormat, and OtherKind.
 Manifest sound_manifest(const fs::path& step_dir, std::int64_t step = -1);
 
 /// What is known of a committed checkpoint.
@@ -68,14 +69,18 @@ struct Condition {
     unknown   ///< it cannot be read now, or by this version
   };
   Kind kind = Kind::sound;
-  std::string why;                   ///< a sentence; "" when sound
-  std::optional<Manifest> manifest;  ///< when sound
+  std::string why;                               ///< a sentence; "" when sound
+  std::optional<Manifest> manifest;              ///< of a sound one of holdfast-train's
+  std::optional<FilesManifest> files = {};       ///< of a sound one of another program's files
+  std::optional<Generation> generation() const;  ///< of a sound one
 };
 Condition condition_of(const fs::path& step_dir, std::int64_t step = -1);
 
 /// The newest sound one. Those that are proven damaged are passed over, and each adds a sentence to `notes`.
-/// Throws Unreadable or NewerFormat at the first of which nothing is known: it may be the one.
+/// Throws Unreadable, NewerFormat or OtherKind at the first of which nothing is known: it may be the one.
 std::optional<Found> newest_sound(const fs::path& checkpoints, std::vector<std::string>* notes = nullptr);
+/// The folder of the newest sound one of any kind. Throws as newest_sound() does.
+std::optional<fs::path> newest_sound_folder(const fs::path& checkpoints);
 
 /// Removes trash, and temporary folders that will never be committed: of generations below `alive`, and of
 /// `alive` itself up to `done_step`. Called by the one committer of the run, after a commit.

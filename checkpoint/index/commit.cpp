@@ -173,33 +173,91 @@ Manifest Commit::manifest() const {
   return manifest;
 }
 
-Committed Commit::commit() {
-  expects(complete() && !failed(), "commit needs a yes from every rank");
-  if (const auto own = files())
-    return {{},
-            fmt::format("{} files, {} bytes, which the program has written below {}", own->files, own->bytes,
-                        own->path)};
-  const fs::path temporary = temporary_path(checkpoints_, step_, generation_);
-  Committed committed{committed_path(checkpoints_, step_), {}};
-  if (is_there(committed.path)) {
-    const Condition there = condition_of(committed.path);
-    if (there.manifest && there.manifest->generation >= generation_) {
-      committed.note = committed.path.filename().string() + " was already committed";
-      files::sync_folder(checkpoints_);
-      drop();
-      return committed;
-    }
+/// The ranks that have files have named them, and these lie where Holdfast has nothing of its own.
+bool Commit::all_are_named(const FilesVote& sum, std::string& note) const {
+  note = fmt::format("{} files, {} bytes, which the program has written below {}", sum.files, sum.bytes,
+                     sum.path);
+  bool any = false;
+  std::string unnamed;
+  for (const auto& answer : answers_) {
+    const FilesVote& vote = *answer->files;
+    any = any || (vote.list && !vote.list->empty());
+    if (!vote.list && vote.files > 0 && unnamed.empty())
+      unnamed = "; rank " + std::to_string(&answer - answers_.data()) + " has not named its files";
   }
-  const Manifest whole = manifest();
-  for (const ShardInfo& shard : whole.shards) check_size(temporary / shard.file, shard.bytes);
+  if (any) note += unnamed;
+  return any && unnamed.empty();
+}
+
+FilesManifest Commit::files_manifest() const {
+  FilesManifest manifest;
+  manifest.generation = generation_;
+  manifest.step = step_;
+  manifest.world = world_;
+  std::vector<NamedFiles> parts;
+  for (int rank = 0; rank < world_; ++rank) {
+    const FilesVote& vote = *answers_[rank]->files;
+    if (!vote.list || vote.list->empty()) continue;
+    parts.push_back({vote.path, *vote.list});
+    for (ListedFile& file : parts.back().files) file.rank = rank;
+  }
+  put_together(parts, manifest);
+  prove(manifest);
+  return manifest;
+}
+
+Committed Commit::commit_files() {
+  Committed committed{{}, {}, true};
+  if (!all_are_named(*files(), committed.note)) return committed;
+  const FilesManifest whole = files_manifest();
+  const auto mine = fs::weakly_canonical(checkpoints_).string() + "/";
+  if ((fs::weakly_canonical(whole.folder).string() + "/").starts_with(mine)) {
+    committed.note += "; they have no manifest, since this is where Holdfast keeps its own";
+    return committed;
+  }
+  for (const ListedFile& file : whole.files) check_size(path_of(whole, file), file.bytes);
+  committed.path = committed_path(checkpoints_, step_);
+  committed.note =
+      fmt::format("{} files, {} bytes, below {}", whole.files.size(), total_bytes(whole), whole.folder);
+  if (is_there_already(committed)) return committed;
+  fs::create_directories(temporary_path(checkpoints_, step_, generation_));
   const std::string text = to_text(whole);
-  write_durably(temporary / manifest_file_name, text);
-  const auto now = static_cast<std::int64_t>(unix_seconds());
-  write_durably(temporary / commit_record_name, to_text(commit_record_of(whole, text, now)));
+  put(text, to_text(commit_record_of(whole, text, static_cast<std::int64_t>(unix_seconds()))), committed);
+  return committed;
+}
+
+/// A sound one of this or a higher generation counts as this checkpoint.
+bool Commit::is_there_already(Committed& committed) {
+  if (!is_there(committed.path)) return false;
+  const auto there = condition_of(committed.path).generation();
+  if (!there || *there < generation_) return false;
+  committed.note = committed.path.filename().string() + " was already committed";
+  files::sync_folder(checkpoints_);
+  drop();
+  return true;
+}
+
+/// All but the files of the checkpoint; the last thing is its name.
+void Commit::put(const std::string& manifest, const std::string& record, Committed& committed) {
+  const fs::path temporary = temporary_path(checkpoints_, step_, generation_);
+  write_durably(temporary / manifest_file_name, manifest);
+  write_durably(temporary / commit_record_name, record);
   files::sync_folder(temporary);
   files::sync_folder(parent_of(checkpoints_));  // the folder itself may be as new as its first checkpoint
   rename_into_place(checkpoints_, temporary, committed.path, step_, committed.note);
   files::sync_folder(checkpoints_);
+}
+
+Committed Commit::commit() {
+  expects(complete() && !failed(), "commit needs a yes from every rank");
+  if (files()) return commit_files();
+  Committed committed{committed_path(checkpoints_, step_), {}, false};
+  if (is_there_already(committed)) return committed;
+  const Manifest whole = manifest();
+  const fs::path temporary = temporary_path(checkpoints_, step_, generation_);
+  for (const ShardInfo& shard : whole.shards) check_size(temporary / shard.file, shard.bytes);
+  const std::string text = to_text(whole);
+  put(text, to_text(commit_record_of(whole, text, static_cast<std::int64_t>(unix_seconds()))), committed);
   return committed;
 }
 

@@ -14,8 +14,9 @@ namespace holdfast::checkpoint {
 namespace fs = std::filesystem;
 
 struct Committed {
-  fs::path path;     ///< step-N: fsynced up to its parent; empty: the program's own files, wherever they lie
-  std::string note;  ///< for the event log: what was unusual (an older step-N was replaced, ...), or ""
+  fs::path path;       ///< step-N: fsynced up to its parent; empty: a program's files that it has not named
+  std::string note;    ///< for the event log: what was unusual (an older step-N was replaced, ...), or ""
+  bool files = false;  ///< of another program
 };
 
 class Commit {
@@ -37,8 +38,8 @@ class Commit {
   /// was removed: that is tidy()'s (retention.hpp), after the commit outcome. Throws Error when it is not
   /// durable (then drop() it). Needs complete() and not failed(). A step-N that is already there is put
   /// aside; a sound one of this or a higher generation counts as this checkpoint, and the temporary folder
-  /// goes (so a second leader may commit again what the first one had). Votes of a program on its own files
-  /// are counted, and nothing is written.
+  /// goes (so a second leader may commit again what the first one had). Of a program's own files a manifest
+  /// is written where each rank that has some has named them; else they are counted, and nothing is written.
   Committed commit();
   /// Removes the temporary folder. Never throws. Best called when every rank has answered or is known dead.
   void drop() noexcept;
@@ -51,6 +52,11 @@ class Commit {
   };
   void take(int rank, Vote vote, Answer& answer);
   Manifest manifest() const;
+  bool is_there_already(Committed& committed);
+  void put(const std::string& manifest, const std::string& record, Committed& committed);
+  Committed commit_files();
+  bool all_are_named(const FilesVote& sum, std::string& note) const;
+  FilesManifest files_manifest() const;
   std::optional<FilesVote> files() const;
 
   fs::path checkpoints_;

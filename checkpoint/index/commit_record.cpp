@@ -19,20 +19,31 @@ CommitRecord commit_record_of(const Manifest& manifest, std::string_view text, s
           committed,
           total_bytes(manifest),
           static_cast<std::int64_t>(text.size()),
-          detail::own_digest(text)};
+          detail::own_digest(text),
+          false};
+}
+
+CommitRecord commit_record_of(const FilesManifest& manifest, std::string_view text, std::int64_t committed) {
+  return {manifest.step,
+          manifest.generation,
+          committed,
+          total_bytes(manifest),
+          static_cast<std::int64_t>(text.size()),
+          detail::own_digest(text),
+          true};
 }
 
 std::string to_text(const CommitRecord& record) {
   const Json manifest = {{"bytes", record.manifest_bytes}, {"digest", record.manifest_digest}};
   return detail::with_own_digest(
-      format_version, "\"generation\":" + detail::print(detail::to_json(record.generation, record.step)) +
-                          ",\n\"committed\":" + std::to_string(record.committed) +
-                          ",\"bytes\":" + std::to_string(record.bytes) +
-                          ",\n\"manifest\":" + detail::print(manifest) + "}\n");
+      record.files ? files_version : format_version,
+      "\"generation\":" + detail::print(detail::to_json(record.generation, record.step)) +
+          ",\n\"committed\":" + std::to_string(record.committed) + ",\"bytes\":" +
+          std::to_string(record.bytes) + ",\n\"manifest\":" + detail::print(manifest) + "}\n");
 }
 
 CommitRecord parse_commit_record(std::string_view text) {
-  detail::check_own_digest(text, "the record of the commit");
+  const int version = detail::check_own_digest(text, "the record of the commit");
   const Json json = detail::parse_json(text, "the record of the commit");
   const Fields fields(json, "", {"schema_version", "digest", "generation", "committed", "bytes", "manifest"});
   const Fields manifest(fields.value("manifest"), "manifest", {"bytes", "digest"});
@@ -42,6 +53,7 @@ CommitRecord parse_commit_record(std::string_view text) {
   record.bytes = fields.integer("bytes");
   record.manifest_bytes = manifest.integer("bytes");
   record.manifest_digest = manifest.hex128("digest");
+  record.files = version == files_version;
   return record;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/files_manifest.hpp"
 #include "checkpoint/index/manifest_json.hpp"
 #include "src/base/files.hpp"
 
@@ -45,6 +46,7 @@ std::string to_text(const Manifest& m) {
 
 Manifest parse_manifest(std::string_view text) {
   const int version = detail::check_own_digest(text, "the manifest");
+  if (version > format_version) throw OtherKind("the checkpoint");
   const Json json = detail::parse_json(text, "the manifest");
   const Fields fields(json, "",
                       {"schema_version", "digest", "generation", "point", "facts", "tensors", "state_digest",
@@ -89,15 +91,29 @@ std::string read_manifest_text(const fs::path& step_dir) {
   }
 }
 
-Manifest parse_manifest_of(const fs::path& step_dir, std::string_view text) {
+namespace {
+/// What `parse` makes of the text; complaints name the checkpoint.
+template <class Parse>
+auto named(const fs::path& step_dir, Parse parse) {
   const std::string which = "checkpoint " + step_dir.string(), name = manifest_file_name;
   try {
-    return parse_manifest(text);
+    return parse();
   } catch (const Damaged& e) {
     throw Damaged(which + " is damaged", e.why().empty() ? e.what() : e.why());
   } catch (const NewerFormat& e) {
     throw NewerFormat("cannot use " + which, name + ": " + e.problem() + ": " + e.why(), e.hint());
+  } catch (const OtherKind&) {
+    throw OtherKind(which);
   }
+}
+}  // namespace
+
+Manifest parse_manifest_of(const fs::path& step_dir, std::string_view text) {
+  return named(step_dir, [&] { return parse_manifest(text); });
+}
+
+FilesManifest parse_files_manifest_of(const fs::path& step_dir, std::string_view text) {
+  return named(step_dir, [&] { return parse_files_manifest(text); });
 }
 
 Manifest read_manifest(const fs::path& step_dir) {

@@ -43,11 +43,22 @@ class NewerFormat : public Error {
       : Error(Exit::no_requeue, std::move(problem), std::move(why), std::move(hint)) {}
 };
 
+/// A sound checkpoint of a kind that its reader has no use for: the files of another program.
+class OtherKind : public Error {
+ public:
+  explicit OtherKind(const std::string& which)
+      : Error(Exit::no_requeue, which + " is of another kind",
+              "it consists of files that another program has written, and only that program reads them",
+              "See holdfast ckpt show?") {}
+};
+
 [[noreturn]] inline void refuse_manifest(const std::string& why) {
   throw Damaged("the manifest is not usable", why);
 }
 
-inline constexpr int format_version = 5;                   ///< written; 1 to 4 are read too
+inline constexpr int format_version = 5;  ///< what holdfast-train writes; 1 to 4 are read too
+inline constexpr int files_version = 6;   ///< of what other programs write (files_manifest.hpp)
+inline constexpr int newest_version = files_version;
 inline constexpr std::int64_t block_bytes = 64 << 10;      ///< of the payload, under one CRC32C
 inline constexpr std::int64_t block_bytes_to_3 = 4 << 20;  ///< of the data span, up to version 3
 inline constexpr std::int64_t record_bytes = 128;          ///< at the start of the data span
@@ -111,7 +122,8 @@ std::vector<StoredPiece> pieces_of(const Manifest& manifest, std::size_t rank);
 
 /// The file's text, self-digest included; in format_version.
 std::string to_text(const Manifest& manifest);
-/// Strict: throws Damaged that names the first thing wrong with `text`, prove() included; NewerFormat.
+/// Strict: throws Damaged that names the first thing wrong with `text`, prove() included; NewerFormat;
+/// OtherKind.
 Manifest parse_manifest(std::string_view text);
 /// `step_dir`/manifest.json, unchecked. Throws Unreadable when it is missing or cannot be read; Damaged when
 /// it is no file of a possible size.

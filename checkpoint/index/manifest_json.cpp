@@ -115,10 +115,10 @@ int check_own_digest(std::string_view text, const std::string& what) {
   if (xxh3_128(text.substr(0, digest_at), text.substr(digest_at + digest_digits)) !=
       text.substr(digest_at, digest_digits))
     refuse("it was altered or cut: its digest does not match");
-  if (version > format_version)
+  if (version > newest_version)
     throw NewerFormat("the checkpoint has a newer format",
                       "version " + std::to_string(version) + ", this Holdfast reads up to " +
-                          std::to_string(format_version),
+                          std::to_string(newest_version),
                       "Use the Holdfast that wrote it?");
   if (version < 1) refuse("schema_version " + std::to_string(version) + " never existed");
   return version;

@@ -5,14 +5,18 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <set>
 #include <unordered_set>
 
 #include "checkpoint/index/commit_record.hpp"
 #include "checkpoint/index/lease.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/log.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -31,8 +35,9 @@ std::optional<Candidate> by_record(const fs::path& step_dir, std::int64_t step) 
   if (::stat((step_dir / manifest_file_name).c_str(), &info) != 0)
     return Candidate{step, Condition::Kind::unknown};
   const bool fits = record->step == step && info.st_size == record->manifest_bytes;
-  return Candidate{step, fits ? Condition::Kind::sound : Condition::Kind::damaged, false,
-                   static_cast<double>(record->committed)};
+  return Candidate{step,  fits ? Condition::Kind::sound : Condition::Kind::damaged,
+                   false, static_cast<double>(record->committed),
+                   false, record->files};
 } catch (const Damaged&) {
   return {};
 } catch (const Error&) {
@@ -51,9 +56,49 @@ double committed_at(const fs::path& step_dir) {
 }
 
 Candidate in_full(const fs::path& step_dir, std::int64_t step) {
-  Candidate candidate{step, condition_of(step_dir, step).kind};
+  const Condition found = condition_of(step_dir, step);
+  Candidate candidate{step, found.kind};
   if (candidate.sound()) candidate.committed = committed_at(step_dir);
+  candidate.files = found.files.has_value();
+  try {
+    if (found.kind == Condition::Kind::damaged) candidate.files = manifest_of_files(step_dir).has_value();
+  } catch (const Unreadable&) {
+    candidate.condition = Condition::Kind::unknown;
+  }
   return candidate;
+}
+
+/// The files of other programs that those which stay list. Nothing: one of them cannot be read.
+using Paths = std::set<fs::path>;
+std::optional<Paths> needed_files(const fs::path& checkpoints, std::span<const Candidate> there,
+                                  std::span<const std::int64_t> go) try {
+  Paths paths;
+  for (const Candidate& candidate : there) {
+    const bool may_list = candidate.files || candidate.condition == Condition::Kind::unknown;
+    if (!may_list || std::ranges::find(go, candidate.step) != go.end()) continue;
+    if (const auto manifest = manifest_of_files(committed_path(checkpoints, candidate.step)))
+      for (const ListedFile& file : manifest->files) paths.insert(path_of(*manifest, file));
+  }
+  return paths;
+} catch (const Unreadable&) {
+  return {};
+}
+
+/// And the folders that are empty then, up to the one that holds all of them.
+void remove_files(const FilesManifest& manifest, const Paths& needed) {
+  std::set<fs::path, std::greater<>> folders;  // what lies in a folder comes before it
+  std::string why;
+  for (const ListedFile& file : manifest.files) {
+    const fs::path path = path_of(manifest, file);
+    if (needed.contains(path)) continue;
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT && why.empty())
+      why = path.string() + ": " + std::strerror(errno);
+    for (fs::path folder = path.parent_path(); folder != fs::path(manifest.folder).parent_path();
+         folder = folder.parent_path())
+      folders.insert(folder);
+  }
+  for (const fs::path& folder : folders) ::rmdir(folder.c_str());
+  if (!why.empty()) log::warn("files of the checkpoint of step {} stay: {}", manifest.step, why);
 }
 
 }  // namespace
@@ -102,7 +147,13 @@ std::vector<Candidate> candidates(const fs::path& checkpoints, int keep) {
 
 std::vector<std::int64_t> removable(const fs::path& checkpoints, const Retention& retention,
                                     std::span<const Candidate> newest_first) {
-  std::vector<std::int64_t> steps = superfluous(newest_first, retention);
+  std::vector<Candidate> own, of_programs;
+  for (const Candidate& candidate : newest_first) (candidate.files ? of_programs : own).push_back(candidate);
+  std::vector<std::int64_t> steps = superfluous(own, retention);
+  if (retention.keep_files > 0)
+    std::ranges::copy(superfluous(of_programs, {retention.keep_files, retention.archive_h}),
+                      std::back_inserter(steps));
+  std::ranges::sort(steps, std::greater<>());
   std::erase_if(steps, [&](std::int64_t step) {
     return condition_of(committed_path(checkpoints, step), step).kind == Condition::Kind::unknown;
   });
@@ -122,26 +173,38 @@ std::vector<std::string> outlived(const fs::path& checkpoints, std::span<const C
 }
 
 std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& retention) {
-  const std::vector<Candidate> there = candidates(checkpoints, retention.keep);
+  const std::vector<Candidate> there =
+      candidates(checkpoints, std::max(retention.keep, retention.keep_files));
   std::vector<std::int64_t> removed;
   std::vector<fs::path> trash;
+  std::vector<FilesManifest> of_programs;
   // Ranks that start again from earlier state put later checkpoints away: then nothing rests on those.
-  const auto newest_are_there = [&] {
+  const auto newest_are_there = [&](bool files) {
     int kept = 0;
     for (const Candidate& candidate : there) {
-      if (kept == retention.keep) break;
-      if (!candidate.sound()) continue;
+      if (kept == (files ? retention.keep_files : retention.keep)) break;
+      if (!candidate.sound() || candidate.files != files) continue;
       if (!may_be_there(committed_path(checkpoints, candidate.step))) return false;
       ++kept;
     }
     return true;
   };
-  for (const std::int64_t step : removable(checkpoints, retention, there)) {
+  const auto go = removable(checkpoints, retention, there);
+  std::optional<Paths> needed;
+  if (retention.keep_files > 0) needed = needed_files(checkpoints, there, go);
+  for (const std::int64_t step : go) {
+    const fs::path path = committed_path(checkpoints, step);
+    std::optional<FilesManifest> files;
+    if (std::ranges::find(there, step, &Candidate::step)->files) {
+      if (!needed) continue;
+      files = manifest_of_files(path);
+      if (!files) continue;
+    }
     // First the trash, then a look for those who came in the meantime; they look the other way round
     // (lease.hpp), so that one of the two sees the other.
-    const fs::path path = committed_path(checkpoints, step), aside = make_trash(checkpoints, step);
+    const fs::path aside = make_trash(checkpoints, step);
     if (may_be_there(pin_path(checkpoints, step)) || leased_steps(checkpoints).contains(step) ||
-        !newest_are_there()) {
+        !newest_are_there(files.has_value())) {
       ::rmdir(aside.c_str());
       continue;
     }
@@ -149,11 +212,13 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
       throw system_error("cannot move " + path.string() + " away", errno);
     trash.push_back(aside);
     removed.push_back(step);
+    if (files) of_programs.push_back(*files);
   }
   for (const std::string& name : outlived(checkpoints, there))
     trash.push_back(move_to_trash(checkpoints, checkpoints / name, parse_name(name).step));
   if (trash.empty()) return removed;
   files::sync_folder(checkpoints);
+  for (const FilesManifest& manifest : of_programs) remove_files(manifest, *needed);
   std::error_code ignored;  // what stays behind is trash by name, and the next sweep takes it
   for (const fs::path& path : trash) fs::remove_all(path, ignored);
   return removed;

@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 struct Retention {
   int keep = 1;          ///< newest sound checkpoints that stay; at least one always does
   double archive_h = 0;  ///< the first sound checkpoint of every so many hours stays too; 0: none
+  /// The same as `keep` for checkpoints of other programs' files, which go with them; 0: all stay.
+  int keep_files = 0;
 };
 
 /// A committed checkpoint as retention sees it.
@@ -30,6 +32,7 @@ struct Candidate {
   bool pinned = false;   ///< step-N.pin lies beside it
   double committed = 0;  ///< Unix seconds; only of sound ones
   bool leased = false;   ///< somebody reads it
+  bool files = false;    ///< it consists of files that another program has written
   bool sound() const { return condition == Condition::Kind::sound; }
 };
 
@@ -46,8 +49,8 @@ std::vector<std::int64_t> superfluous(std::span<const Candidate> newest_first, c
 /// the folder cannot be listed.
 std::vector<Candidate> candidates(const fs::path& checkpoints, int keep);
 
-/// What retain() removes: superfluous(), but for those that turn out to be unknown when they are looked at in
-/// full.
+/// What retain() removes: what is superfluous among holdfast-train's and among other programs', newest first,
+/// but for those that turn out to be unknown when they are looked at in full.
 std::vector<std::int64_t> removable(const fs::path& checkpoints, const Retention& retention,
                                     std::span<const Candidate> newest_first);
 
@@ -55,8 +58,10 @@ std::vector<std::int64_t> removable(const fs::path& checkpoints, const Retention
 /// checkpoint of a later step. What cannot be read now stays.
 std::vector<std::string> outlived(const fs::path& checkpoints, std::span<const Candidate> newest_first);
 
-/// Renames what may go to trash, syncs the folder, and removes it. Returns the steps removed, newest first.
-/// `holdfast ckpt prune`, when no run is alive.
+/// Renames what may go to trash, syncs the folder, and removes it; with a checkpoint of another program those
+/// files that its manifest lists and no other one does, and the folders that are empty then. While one that
+/// stays cannot be read, none of these goes. Returns the steps removed, newest first. `holdfast ckpt prune`,
+/// when no run is alive.
 std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& retention);
 
 /// What the one committer of a run does after the commit outcome of `step`: retain(), and a sweep of dead

@@ -20,6 +20,21 @@ Json common_json(const Manifest& m) {
           {"layout", detail::to_json(m.layout)}};
 }
 
+/// [[name, bytes, digest], ...]; what they say is proven with the whole.
+std::vector<ListedFile> read_list(const Json& entries) {
+  std::vector<ListedFile> list;
+  for (const Json& entry : entries) {
+    const std::string where = "vote.list[" + std::to_string(list.size()) + "]";
+    if (!entry.is_array() || entry.size() != 3 || !entry[0].is_string() || !entry[1].is_number_unsigned() ||
+        !entry[2].is_string())
+      throw Damaged("the vote is not usable", where + " is not [name, bytes, digest]");
+    if (entry[1].get<std::uint64_t>() > static_cast<std::uint64_t>(max_elements))
+      throw Damaged("the vote is not usable", where + " has too many bytes");
+    list.push_back({entry[0].get<std::string>(), entry[1].get<std::int64_t>(), entry[2].get<std::string>()});
+  }
+  return list;
+}
+
 }  // namespace
 
 std::string vote_text(int rank, const Manifest& common, const ShardInfo& shard,
@@ -39,11 +54,19 @@ std::string vote_text(int rank, const Manifest& common, const ShardInfo& shard,
 std::optional<FilesVote> parse_files_vote(const std::string& text) {
   const Json json = detail::parse_json(text, "the vote");
   if (const auto kind = json.find("kind"); kind == json.end() || *kind != "files") return std::nullopt;
-  const Fields fields(json, "vote", {"kind", "path", "files", "bytes"});
+  const bool named = json.contains("list");
+  const Fields fields = named ? Fields(json, "vote", {"kind", "path", "files", "bytes", "list"})
+                              : Fields(json, "vote", {"kind", "path", "files", "bytes"});
   FilesVote vote;
   vote.path = fields.text("path");
   vote.files = fields.integer("files");
   vote.bytes = fields.integer("bytes");
+  if (!named) return vote;
+  vote.list = read_list(fields.array("list"));
+  std::int64_t bytes = 0;
+  for (const ListedFile& file : *vote.list) bytes += file.bytes;
+  if (vote.files != static_cast<std::int64_t>(vote.list->size()) || vote.bytes != bytes)
+    throw Damaged("the vote is not usable", "its counts are not those of its list");
   return vote;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/index/files_manifest.hpp"
 #include "checkpoint/index/manifest.hpp"
 
 namespace holdfast::checkpoint {
@@ -20,11 +21,12 @@ struct Vote {
   Manifest common;          ///< everything but shards and digests; generation and point.step always
 };
 
-/// A vote of another program on files that it has written itself, as the client says it. Nothing is known of
-/// them but this.
+/// A vote of another program on files that it has written itself, as the client says it.
 struct FilesVote {
-  std::string path;  ///< below which they lie
+  std::string path;  ///< below which they lie; absolute where there is a list
   std::int64_t files = 0, bytes = 0;
+  /// Their names, sizes and digests, where the program names them; their ranks are not set.
+  std::optional<std::vector<ListedFile>> list = {};
 };
 /// Nothing when `text` is no vote of this kind. Throws Damaged when it is a malformed one.
 std::optional<FilesVote> parse_files_vote(const std::string& text);

@@ -24,7 +24,7 @@ bool is_there(const fs::path& path) {
 }
 
 void make_folder(const fs::path& path) {
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+  if (::mkdir(path.c_str(), 0750) != 0 && errno != EEXIST)
     throw system_error("cannot create " + path.string(), errno);
 }
 

@@ -11,6 +11,7 @@
 
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/commit_record.hpp"
+#include "checkpoint/index/files_check.hpp"
 #include "checkpoint/index/hash.hpp"
 #include "checkpoint/io/crc32c.hpp"
 #include "checkpoint/shards/block_scan.hpp"
@@ -55,7 +56,9 @@ class Verifier {
 
   Verified run() {
     try {
-      manifest_ = read_manifest(step_dir_);
+      text_ = read_manifest_text(step_dir_);
+      if (lists_files(text_)) return files();
+      manifest_ = parse_manifest_of(step_dir_, text_);
     } catch (const Damaged& e) {
       result_.problems.push_back(e.what());
       return result_;
@@ -73,12 +76,24 @@ class Verifier {
       if (digests[t] != manifest_.digests[t])
         problem("tensor " + manifest_.tensors[t].name + " has digest " + digest_text(digests[t]) +
                 ", the manifest says " + digest_text(manifest_.digests[t]));
-    commit_record();
+    commit_record(manifest_);
     for (const std::string& text : problems_seen_by_hdf5(step_dir_, manifest_, openable_)) problem(text);
     return result_;
   }
 
  private:
+  /// Those of another program.
+  Verified files() {
+    const FilesManifest manifest = parse_files_manifest_of(step_dir_, text_);
+    const CheckedFiles read = check_files(manifest, progress_);
+    result_.bytes = read.bytes;
+    result_.files = static_cast<std::int64_t>(manifest.files.size());
+    result_.unreadable = read.unreadable;
+    for (const std::string& text : read.problems) problem(text);
+    commit_record(manifest);
+    return result_;
+  }
+
   void problem(const std::string& text) { result_.problems.push_back(text); }
 
   /// All but the blocks of a shard: those are read later, when it is worth it.
@@ -170,11 +185,11 @@ class Verifier {
   }
 
   /// Nobody needs it to read the state; what it says has to be true all the same.
-  void commit_record() {
+  template <class AnyManifest>
+  void commit_record(const AnyManifest& manifest) {
     try {
       const auto record = read_commit_record(step_dir_);
-      const std::string text = files::read_text(step_dir_ / manifest_file_name);
-      if (record && *record != commit_record_of(manifest_, text, record->committed))
+      if (record && *record != commit_record_of(manifest, text_, record->committed))
         problem(std::string(commit_record_name) + ": it is not that of this manifest");
     } catch (const Damaged& e) {
       problem(std::string(commit_record_name) + ": " + e.why());
@@ -186,6 +201,7 @@ class Verifier {
 
   fs::path step_dir_;
   const Progress& progress_;
+  std::string text_;  ///< of the manifest
   Manifest manifest_;
   Verified result_;
   std::vector<BlockRun> runs_;

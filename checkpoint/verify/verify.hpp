@@ -14,6 +14,7 @@ struct Verified {
   std::vector<std::string> problems;  ///< one sentence each; empty: the checkpoint is good
   bool unreadable = false;  ///< something could not be read now: what is said of that proves no damage
   std::int64_t bytes = 0, blocks = 0;  ///< checked
+  std::int64_t files = 0;              ///< checked, of another program; those have no blocks
 };
 
 /// Called now and then with bytes done and in total.
@@ -21,8 +22,8 @@ using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 /// Manifest, sizes, records, every block, metadata extents, roots, index.h5, logical digests recomputed from
 /// the data; then, in a child process (damaged HDF5 metadata can kill its reader), what HDF5 sees in each
-/// file against the manifest. Throws Error only for a newer format; everything else that is wrong is a
-/// problem in the result.
+/// file against the manifest. Of another program's files, every byte against their digests. Throws Error only
+/// for a newer format; everything else that is wrong is a problem in the result.
 Verified verify(const fs::path& step_dir, const Progress& progress = {});
 
 }  // namespace holdfast::checkpoint

@@ -21,8 +21,14 @@ struct model {
   uint64_t value;
 };
 
+static void name_of(char out[64], int64_t step, int rank) {
+  snprintf(out, 64, "step-%08" PRId64 "/rank-%05d", step, rank);
+}
+
 static void file_of(char out[4096], const char* folder, int64_t step, int rank) {
-  snprintf(out, 4096, "%s/step-%08" PRId64 "/rank-%05d", folder, step, rank);
+  char name[64];
+  name_of(name, step, rank);
+  snprintf(out, 4096, "%s/%s", folder, name);
 }
 
 /* Complete and on disk, or not there. 0: it failed, and errno says why. */
@@ -53,11 +59,15 @@ static int load(struct model* m, const char* folder, int rank, int64_t step) {
 }
 
 static void save_and_vote(const struct model* m, const char* folder, int rank) {
+  char name[64];
   hf_at(m->step, HF_CHECKPOINT);
-  if (save(m, folder, rank))
-    hf_vote(m->step, folder, 1, 21);
-  else
+  if (!save(m, folder, rank)) {
     hf_vote_failed(m->step, strerror(errno));
+    return;
+  }
+  name_of(name, m->step, rank);
+  hf_vote_file(m->step, name); /* by name: with a digest, in the checkpoint's manifest */
+  hf_vote(m->step, folder, 0, 0);
 }
 
 static void rest_ms(long ms) {

@@ -15,17 +15,18 @@ import time
 import holdfast
 
 
-def save(folder: pathlib.Path, step: int, rank: int, value: int) -> int:
-    """Complete and on disk, or not there. The size of the file."""
-    path = folder / f"step-{step:08d}" / f"rank-{rank:05d}"
+def save(folder: pathlib.Path, step: int, rank: int, value: int) -> str:
+    """Complete and on disk, or not there. The file's name below the folder."""
+    name = f"step-{step:08d}/rank-{rank:05d}"
+    path = folder / name
     path.parent.mkdir(mode=0o700, exist_ok=True)
     aside = path.with_suffix(".new")
     with open(aside, "w") as file:
-        size = file.write(f"{value}\n")
+        file.write(f"{value}\n")
         file.flush()
         os.fsync(file.fileno())
     aside.rename(path)
-    return size
+    return name
 
 
 def load(folder: pathlib.Path, step: int, rank: int) -> int:
@@ -64,7 +65,7 @@ def main() -> int:
             continue
         hf.at(step, "checkpoint")
         try:
-            hf.vote(step, str(folder), files=1, bytes=save(folder, step, rank, value))
+            hf.vote(step, folder, files=[save(folder, step, rank, value)])
         except OSError as error:
             hf.vote_failed(step, str(error))
         if leaves:

@@ -65,8 +65,8 @@ def digest(model: nn.Module) -> str:
 
 
 def vote(hf: holdfast.Client, step: int, folder: pathlib.Path, rank: int) -> None:  # hf
-    files = list(folder.glob(f"__{rank}_*"))  # what this rank has written, and DCP has synced  # hf
-    hf.vote(step, str(folder), files=len(files), bytes=sum(path.stat().st_size for path in files))  # hf
+    files = [path.name for path in folder.glob(f"__{rank}_*")]  # what this rank has written, and DCP has synced  # hf
+    hf.vote(step, folder, files=files + [".metadata"] * (rank == 0))  # by name: with digests, in a manifest  # hf
 
 
 def orders(hf: holdfast.Client, step: int) -> holdfast.Order:  # hf

@@ -7,6 +7,9 @@
 
 namespace holdfast::launcher {
 
+/// It may be the id of a job, about which SLURM is asked.
+bool may_be_job(const std::string& word);
+
 /// `word`: a run directory, the name of one in runs/, or a job id, for which SLURM is asked. Throws Error
 /// (usage) when it is neither.
 RunDir find_run(const std::string& word, slurm::Cluster& cluster);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "launcher/cli/access.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
@@ -50,6 +51,7 @@ LogReader::LogReader(std::filesystem::path file, std::int64_t last_lines)
     : file_(std::move(file)), last_lines_(last_lines) {}
 
 std::string LogReader::more() {
+  if (!may_read(file_)) refuse_reading(file_);
   if (!files::is_there(file_)) return "";
   const auto fd = files::open(file_, O_RDONLY | O_CLOEXEC);
   const std::uint64_t size = size_of(fd.get(), file_);
@@ -60,12 +62,6 @@ std::string LogReader::more() {
   std::string out = read_at(fd.get(), at_, std::min(block, size - at_), file_);
   at_ += out.size();
   return out;
-}
-
-std::string end_of_file(const std::filesystem::path& file, std::uint64_t bytes) {
-  const auto fd = files::open(file, O_RDONLY | O_CLOEXEC);
-  const std::uint64_t size = size_of(fd.get(), file), wanted = std::min(bytes, size);
-  return read_at(fd.get(), size - wanted, wanted, file);
 }
 
 }  // namespace holdfast::launcher

@@ -24,7 +24,4 @@ class LogReader {
   bool begun_ = false;
 };
 
-/// The last `bytes` of a file, or all of it. Throws Error.
-std::string end_of_file(const std::filesystem::path& file, std::uint64_t bytes);
-
 }  // namespace holdfast::launcher

@@ -7,6 +7,11 @@
 
 namespace holdfast::launcher {
 
+/// Gives an order through the run's agents, without a look at the record. Throws Error (transient) when none
+/// has answered within `limit`.
+control::OrderTaken ask_from_here(const RunDir& run, control::Order::Verb verb, const std::string& node,
+                                  std::chrono::milliseconds limit);
+
 /// Seconds in which an agent must have answered.
 constexpr int order_limit_s = 15;
 

@@ -1,32 +1,16 @@
 #include "launcher/cli/run_facts.hpp"
 
-#include "launcher/cli/log_reader.hpp"
 #include "launcher/job/run_owner.hpp"
+#include "launcher/report/facts.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
+#include "src/config/shown.hpp"
 
 namespace holdfast::launcher {
-namespace {
-
-using nlohmann::json;
-
-constexpr std::uint64_t longest_line = 64 * 1024;  // bytes
-
-/// The last complete line: the next one may be incomplete.
-std::optional<json> last_line(const std::filesystem::path& file) {
-  if (!files::fs::exists(file)) return std::nullopt;
-  std::string text = end_of_file(file, longest_line);
-  text.resize(text.find_last_of('\n') == std::string::npos ? 0 : text.find_last_of('\n'));
-  const json line = json::parse(text.substr(text.find_last_of('\n') + 1), nullptr, false);
-  return line.is_object() ? std::optional(line) : std::nullopt;
-}
-
-}  // namespace
-
 void read_settings(const RunDir& run, StatusFacts& facts) {
-  const auto config = config::load(run.config()).config;
+  const auto config = config::read_settings(run);
   facts.name = config.run.name;
   facts.steps = config.train.steps;
   facts.own_trainer = own_trainer(config.rank);
@@ -39,7 +23,7 @@ StatusFacts facts_of(const RunDir& run) {
   facts.state = replay(run);
   facts.term = highest_valid_term(run);
   if (files::fs::exists(run.nodes())) facts.roster = read_roster(run);
-  facts.last_step = last_line(facts.own_trainer ? run.metrics() : run.reported_metrics());
+  facts.last_step = report::last_metrics_line(facts.own_trainer ? run.metrics() : run.reported_metrics());
   count_steps(facts);
   return facts;
 }

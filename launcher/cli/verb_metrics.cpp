@@ -1,15 +1,17 @@
 #include <csignal>
 #include <ctime>
-#include <iostream>
+#include <utility>
 
 #include "launcher/cli/find_run.hpp"
+#include "launcher/cli/run_facts.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/sinks/openmetrics.hpp"
 #include "launcher/sinks/tensorboard.hpp"
-#include "launcher/supervise/journal.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "src/base/error.hpp"
+#include "src/base/log.hpp"
 #include "src/config/load.hpp"
+#include "src/config/shown.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -21,17 +23,35 @@ struct MetricsOptions {
 
 using Sinks = std::vector<std::unique_ptr<sinks::Sink>>;
 
-/// Until the run has ended for good, or a signal asks this program to end.
-void follow_metrics(const RunDir& run, sinks::MetricsFeed& feed, const Sinks& out) {
+/// What can be read of the run's record goes to `prom`, if there is one. Returns whether the run is over for
+/// good.
+bool look_at_record(const RunDir& run, sinks::OpenMetrics* prom) {
+  const StatusFacts facts = facts_of(run);
+  if (prom) prom->record(facts);
+  return facts.state.over_for_good();
+}
+
+/// Until the run has ended for good, or a signal asks this program to end. After the first look, what cannot
+/// be read or written is tried again.
+void follow_metrics(const RunDir& run, sinks::MetricsFeed& feed, const Sinks& out, sinks::OpenMetrics* prom) {
   sigset_t ends;
   ::sigemptyset(&ends);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&ends, signal);
   ::sigprocmask(SIG_BLOCK, &ends, nullptr);
   constexpr timespec pause{2, 0};
   constexpr int looks_between = 5;
+  bool fails = false;
   for (int looks = 0;; ++looks) {
-    const bool over = looks % looks_between == 0 && replay(run).over_for_good();
-    feed.feed(out);  // once more when it is over
+    bool over = false;
+    try {
+      over = looks % looks_between == 0 && look_at_record(run, prom);
+      feed.feed(out);  // once more when it is over
+      if (std::exchange(fails, false)) log::info("the metrics are written again");
+    } catch (const Error& error) {
+      if (looks == 0) throw;
+      over = false;
+      if (!std::exchange(fails, true)) log::warn("{}: trying again every 2 s", error.what());
+    }
     if (over || ::sigtimedwait(&ends, nullptr, &pause) > 0) return;
   }
 }
@@ -60,15 +80,19 @@ void add_metrics(CLI::App& app, int& exit_code) {
                   "'holdfast metrics " + options->run + " --tensorboard FOLDER'");
     slurm::ClusterCli cluster;
     const RunDir run = find_run(options->run, cluster);
-    const auto config = config::load(run.config()).config;
+    const auto config = config::read_settings(run);
     Sinks out;
     if (!options->tensorboard.empty())
       out.push_back(std::make_unique<sinks::TensorBoard>(options->tensorboard));
-    if (!options->openmetrics.empty())
-      out.push_back(std::make_unique<sinks::OpenMetrics>(options->openmetrics, config.run.name));
+    sinks::OpenMetrics* prom = nullptr;
+    if (!options->openmetrics.empty()) {
+      auto sink = std::make_unique<sinks::OpenMetrics>(options->openmetrics, config.run.name);
+      prom = sink.get();
+      out.push_back(std::move(sink));
+    }
     sinks::MetricsFeed feed(own_trainer(config.rank) ? run.metrics() : run.reported_metrics());
     if (options->follow)
-      follow_metrics(run, feed, out);
+      follow_metrics(run, feed, out, prom);
     else
       feed.feed(out);
     exit_code = 0;

@@ -1,13 +1,15 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <iostream>
+#include <utility>
 
 #include "launcher/cli/find_run.hpp"
+#include "launcher/cli/live_view.hpp"
 #include "launcher/cli/order_from_here.hpp"
-#include "launcher/cli/run_watcher.hpp"
 #include "launcher/cli/terminal.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/cli/within.hpp"
+#include "launcher/supervise/status_view.hpp"
 #include "launcher/watch/dialog.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "src/base/clock.hpp"
@@ -16,9 +18,10 @@
 namespace holdfast::launcher {
 namespace {
 
-constexpr Millis between_looks{1000};
+constexpr Millis between_frames{250};
 constexpr std::chrono::seconds answer_shown{10};
-constexpr int signal_codes = 128;  // of exit codes, with the signal's number
+constexpr std::chrono::seconds storage_limit{10}, slurm_limit{20};  // to find the run
+constexpr int signal_codes = 128;                                   // of exit codes, with the signal's number
 
 std::string give_confirmed(const RunDir& run, const watch::Confirmed& order) {
   try {
@@ -29,42 +32,75 @@ std::string give_confirmed(const RunDir& run, const watch::Confirmed& order) {
   }
 }
 
-/// Until the user quits: the exit code.
-int watch_run(const RunDir& run, RunWatcher& watcher) {
-  const auto charset = utf8_locale() ? watch::Charset::utf8 : watch::Charset::ascii;
-  watch::Dialog dialog;
-  std::string said;  // to the last order, until the next key, or for a while
-  auto said_until = Clock::now();
-  Terminal terminal;
-  const auto draw = [&] {
-    const auto [width, height] = terminal.size();
-    terminal.draw(watch::screen(watcher.view(), width, height, charset));
-  };
-  auto next_look = Clock::now();
+class Watch {
+ public:
+  explicit Watch(const RunDir& run) : run_(run), live_(run) {}
+  /// Until the user quits: the exit code.
+  int run();
+  std::string last_words() const {
+    const auto view = live_.view();
+    return fmt::format("{}: {}", view.status.name, headline(view.status));
+  }
+
+ private:
+  void draw(watch::View view) {
+    const auto [width, height] = terminal_.size();
+    terminal_.draw(watch::screen(view, width, height, charset_));
+  }
+  void show_again();
+  void give(const watch::Confirmed& order);
+
+  const RunDir run_;
+  const watch::Charset charset_ = utf8_locale() ? watch::Charset::utf8 : watch::Charset::ascii;
+  Terminal terminal_;
+  LiveView live_;  // its threads have the terminal's signals blocked
+  watch::Dialog dialog_;
+  std::string said_;  // to the last order, until the next key, or for a while
+  Clock::time_point said_until_ = Clock::now();
+  int ended_by_ = 0;
+};
+
+void Watch::show_again() {
+  auto replay = live_.replay();
+  auto shown_at = Clock::now();
+  while (replay && !replay->over()) {
+    draw(replay->view());
+    const auto input = terminal_.wait(between_frames);
+    if ((ended_by_ = input.ended_by) != 0) return;
+    const auto now = Clock::now();
+    replay->pass(std::chrono::duration<double>(now - std::exchange(shown_at, now)).count());
+    for (const char key : input.keys) replay->take(key);
+  }
+}
+
+void Watch::give(const watch::Confirmed& order) {
+  auto view = live_.view();
+  view.footer = fmt::format("The run is asked ({} s at most) ...", order_limit_s);
+  draw(std::move(view));
+  said_ = give_confirmed(run_, order);
+  said_until_ = Clock::now() + answer_shown;
+  live_.hurry();
+}
+
+int Watch::run() {
   while (true) {
-    if (Clock::now() >= next_look) {
-      watcher.look();
-      next_look = Clock::now() + between_looks;
-    }
-    if (Clock::now() >= said_until) said.clear();
-    const RunState& state = watcher.view().status.state;
+    auto view = live_.view();
+    if (Clock::now() >= said_until_) said_.clear();
+    const RunState& state = view.status.state;
     const watch::Situation now{state.outcome.has_value(), state.paused};
-    watcher.view().footer = said.empty() ? dialog.line(now) : said;
-    draw();
-    const auto left = std::chrono::ceil<Millis>(next_look - Clock::now());
-    const auto input = terminal.wait(std::clamp(left, Millis(0), between_looks));
-    if (input.ended_by != 0) return signal_codes + input.ended_by;
+    view.footer = said_.empty() ? dialog_.line(now) : said_;
+    draw(std::move(view));
+    const auto input = terminal_.wait(between_frames);
+    ended_by_ = input.ended_by;
     for (const char key : input.keys) {
-      said.clear();
-      const auto order = dialog.take(key, now);
-      if (dialog.quit()) return 0;
-      if (!order) continue;
-      watcher.view().footer = fmt::format("The run is asked ({} s at most) ...", order_limit_s);
-      draw();
-      said = give_confirmed(run, *order);
-      said_until = Clock::now() + answer_shown;
-      next_look = Clock::now();
+      if (ended_by_ != 0) break;
+      said_.clear();
+      const auto order = dialog_.take(key, now);
+      if (dialog_.quit()) return 0;
+      if (dialog_.replay()) show_again();
+      if (order) give(*order);
     }
+    if (ended_by_ != 0) return signal_codes + ended_by_;
   }
 }
 
@@ -76,11 +112,18 @@ void add_watch(CLI::App& app, int& exit_code) {
   const auto name = std::make_shared<std::string>();
   verb->add_option("RUN", *name, "The run directory, its name in runs/, or the job's id")->required();
   verb->callback([name, &exit_code] {
-    slurm::ClusterCli cluster;
-    const RunDir run = find_run(*name, cluster);
-    RunWatcher watcher(run);
-    exit_code = watch_run(run, watcher);
-    std::cout << fmt::format("{}: {}\n", watcher.view().status.name, headline(watcher.view().status));
+    const RunDir run = within(storage_limit + (may_be_job(*name) ? slurm_limit : std::chrono::seconds(0)),
+                              *name, [name = *name] {
+                                slurm::ClusterCli cluster;
+                                return find_run(name, cluster);
+                              });
+    std::string words;
+    {
+      Watch watch(run);
+      exit_code = watch.run();
+      words = watch.last_words();
+    }
+    std::cout << words << '\n';
   });
 }
 

@@ -26,6 +26,7 @@ const std::vector<Verb>& verbs() {
        add_run,
        {"salloc -N 5 --exclusive holdfast run job.toml -N 4 --spares 1",
         "salloc -N 5 --exclusive holdfast run --spares 1 -- python train.py --lr 1e-4"}},
+      {"avail", add_avail, {"holdfast avail", "holdfast avail -p gpu --json | jq .partitions[0].idle"}},
       {"ls", add_ls, {"holdfast ls", "holdfast ls /shared/runs"}},
       {"status",
        add_status,

@@ -26,6 +26,8 @@ void add_submit(CLI::App& app, int& exit_code);
 void add_run(CLI::App& app, int& exit_code);
 /// `holdfast agent RUN_DIR --node NAME`: the daemon of a node (started by `run`).
 void add_agent(CLI::App& app, int& exit_code);
+/// `holdfast avail [-p PARTITION] [--json]`: what a job could get now.
+void add_avail(CLI::App& app, int& exit_code);
 /// `holdfast ls [FOLDER...] [--json]`
 void add_ls(CLI::App& app, int& exit_code);
 /// `holdfast status RUN_DIR [--json]`

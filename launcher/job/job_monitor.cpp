@@ -10,6 +10,8 @@
 #include "launcher/job/agent_steps.hpp"
 #include "launcher/job/container.hpp"
 #include "launcher/job/job_roster.hpp"
+#include "launcher/job/preparation.hpp"
+#include "launcher/job/progress_teller.hpp"
 #include "launcher/job/requeue.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "launcher/plan/plan.hpp"
@@ -56,7 +58,7 @@ void write_plan(const RunDir& run, const Plan& plan) {
 class JobMonitor {
  public:
   JobMonitor(const RunDir& run, slurm::Cluster& cluster, const Roster& roster, AgentSteps::Setup steps,
-             int drain_s, Millis shutdown_limit)
+             int drain_s, Millis shutdown_limit, ProgressTeller::Setup told)
       : run_(run),
         job_(roster.job),
         secret_(control::read_secret(run.secret())),
@@ -64,7 +66,8 @@ class JobMonitor {
                {[this](std::function<void()> then) { read_record(std::move(then)); },
                 [this](const std::string& why) { steps_are_refused(why); }, [this] { loop_.stop(); }}),
         drain_s_(drain_s),
-        shutdown_limit_(shutdown_limit) {
+        shutdown_limit_(shutdown_limit),
+        teller_(loop_, cluster, std::move(told)) {
     for (const auto& node : roster.nodes) agents_[node.name].address = node.agent();
   }
 
@@ -77,6 +80,7 @@ class JobMonitor {
     steps_.start_all();
     const auto probes = loop_.every(probe_tick, [this] { probe_agents(); });
     loop_.run();
+    teller_.finish();
     return *code_;
   }
 
@@ -255,6 +259,7 @@ class JobMonitor {
   Millis shutdown_limit_;
   control::Loop::Handle limit_, drain_watch_, drain_limit_;
   Clock::time_point enough_since_ = Clock::now();
+  ProgressTeller teller_;
 };
 
 }  // namespace
@@ -278,7 +283,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   const auto here = allocation(cluster, env);
   const Plan plan = make_plan(config, model, facts, here.nodes, here.batch_host);
   for (const auto& warning : plan.warnings) log::warn("{}", warning);
-  write_plan(run, plan);
+  write_plan(run, plan_for_group(plan, config.rank));
   Roster roster = make_roster(plan, cluster, env.job, config.supervise.port);
   roster.work = rank_work(plan, config, model, facts);
   roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), replay(run));
@@ -305,7 +310,13 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   steps.into_image = [config, mounts = mounts_of(config, facts, run, this_program())](
                          slurm::StepRequest& step) { run_in_image(step, config, mounts); };
   steps.patience_s = std::max<double>(shared_start_s, config.supervise.start_s);
-  JobMonitor monitor(run, cluster, roster, std::move(steps), config.checkpoint.drain_s, shutdown_limit);
+  ProgressTeller::Setup told{run, env.job, roster.job, {}, config.slurm.comment_s};
+  told.facts.name = config.run.name;
+  told.facts.steps = config.train.steps;
+  told.facts.own_trainer = own_trainer(config.rank);
+  told.facts.kind = config.rank.kind;
+  JobMonitor monitor(run, cluster, roster, std::move(steps), config.checkpoint.drain_s, shutdown_limit,
+                     std::move(told));
   const int code = monitor.run();
   try {
     print_admin_lines(run, roster.job);

@@ -1,5 +1,6 @@
 #include "launcher/job/preparation.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "src/base/error.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
+#include "src/config/shown.hpp"
 #include "src/preflight/preflight.hpp"
 
 namespace holdfast::launcher {
@@ -97,8 +99,15 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
   look.problems.refuse();
   Preparation out{look.run, std::move(look.files), std::move(look.plan).value(), std::move(submission)};
   for (const std::string& doubt : look.problems.doubts()) out.plan.warnings.push_back(doubt);
-  out.files.plan = to_json(out.plan).dump(2) + "\n";
+  out.files.plan = to_json(plan_for_group(out.plan, out.files.config.rank)).dump(2) + "\n";
   return out;
+}
+
+Plan plan_for_group(Plan plan, const config::Rank& rank) {
+  for (auto& variable : plan.environment)
+    if (std::ranges::find(rank.environment, variable) != rank.environment.end())
+      variable = variable.substr(0, variable.find('=') + 1) + config::not_shown;
+  return plan;
 }
 
 void take_run_dir(const Preparation& prepared, slurm::JobId job, slurm::Cluster& cluster) {

@@ -10,6 +10,7 @@
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
 #include "src/config/mixture.hpp"
+#include "src/config/shown.hpp"
 #include "src/control/secret.hpp"
 #include "src/preflight/preflight.hpp"
 
@@ -19,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void create_folder(const fs::path& folder) {
-  if (::mkdir(folder.c_str(), 0700) == 0) return;
+  if (::mkdir(folder.c_str(), 0750) == 0) return;
   if (errno != EEXIST) throw system_error("cannot create " + folder.string(), errno);
   if (!fs::is_directory(folder))
     throw Error(Exit::usage, "cannot create " + folder.string(), "a file of that name exists");
@@ -87,9 +88,7 @@ void create_folders(const RunDir& run) {
   fs::create_directories(run.path.parent_path(), error);
   if (error) throw Error(Exit::runtime, "cannot create " + run.path.parent_path().string(), error.message());
   create_folder(run.path);
-  // An existing empty folder may be readable by others; the secret is written here.
-  if (::chmod(run.path.c_str(), 0700) != 0)
-    throw system_error("cannot make " + run.path.string() + " private", errno);
+  files::close_folder(run.path);  // one that was there may be open to others
   for (const auto& folder : {run.terms(), run.events(), run.checkpoints(), run.logs()}) create_folder(folder);
 }
 
@@ -100,9 +99,8 @@ void write_run_files(const RunDir& run, const RunFiles& files) {
   files::replace_atomically(run.script(), files.script);
   // The secret is kept over resubmissions: agents of a job that is just ending still use it.
   if (!fs::exists(run.secret()))
-    files::replace_atomically(run.secret(), control::to_hex(control::random_key()) + "\n");
-  // Last: a folder with config.toml is a run directory.
-  files::replace_atomically(run.config(), config::to_toml(files.config));
+    files::replace_atomically(run.secret(), control::to_hex(control::random_key()) + "\n", files::for_owner);
+  config::write_settings(run, files.config);  // last: a folder with config.toml is a run directory
 }
 
 }  // namespace holdfast::launcher

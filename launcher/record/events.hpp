@@ -143,6 +143,28 @@ struct AttemptStarted {
   static constexpr auto fields = std::tuple(required("attempt", &AttemptStarted::attempt));
 };
 
+struct StateChosen {
+  static constexpr About about{
+      "state_chosen", Chapter::attempts,
+      "nodes had sealed states of the program in their memory, and this is the one that "
+      "the attempt starts from"};
+  int attempt = 0;
+  std::int64_t step = 0;
+  int of_attempt = 0;
+  std::string level;
+  int moved = 0;
+  std::string note;
+
+  static constexpr auto fields = std::tuple(
+      required("attempt", &StateChosen::attempt),
+      required("step", &StateChosen::step, "of the state; −1: none of them"),
+      required("of_attempt", &StateChosen::of_attempt, "that sealed it"),
+      required("level", &StateChosen::level,
+               "`local`; `partner`, where ranks get theirs from another node; `shared`: none of them"),
+      required("moved", &StateChosen::moved, "ranks whose state was fetched from a copy"),
+      expected("note", &StateChosen::note, "why not a newer one, or none"));
+};
+
 struct PlacementVerified {
   static constexpr About about{"placement_verified", Chapter::attempts,
                                "all ranks are up, each on its planned node"};
@@ -459,6 +481,18 @@ struct CheckpointDropped {
                         "that training waited for saves and snapshots since the checkpoint before", "s"));
 };
 
+struct CheckpointDamaged {
+  static constexpr About about{"checkpoint_damaged", Chapter::orders,
+                               "an attempt was to begin from it, and its files are not what was committed"};
+  int attempt = 0;
+  std::int64_t step = 0;
+  std::string note;
+
+  static constexpr auto fields = std::tuple(required("attempt", &CheckpointDamaged::attempt),
+                                            required("step", &CheckpointDamaged::step, "of the checkpoint"),
+                                            expected("note", &CheckpointDamaged::note, "what does not hold"));
+};
+
 struct CheckpointsRemoved {
   static constexpr About about{"checkpoints_removed", Chapter::orders, "retention has removed some"};
   int attempt = 0;
@@ -527,15 +561,16 @@ struct UnknownEvent {
   nlohmann::json json;
 };
 
-using Event = std::variant<events::LeaderElected, events::SettingsChanged, events::SharedReturned,
-                           events::AttemptPlanned, events::AttemptStarted, events::PlacementVerified,
-                           events::AttemptAdopted, events::Restored, events::FirstStep, events::RankExited,
-                           events::AttemptEnded, events::FinalState, events::NodeLost, events::NodeReturned,
-                           events::NodeSuspected, events::EvictionOrdered, events::NodeEvicted,
-                           events::SparePromoted, events::RunShrunk, events::RunGrown, events::SpareHealth,
-                           events::Straggler, events::PaceKnown, events::SilentCorruption,
-                           events::CheckpointDurable, events::CheckpointDropped, events::CheckpointsRemoved,
-                           events::Paused, events::Resumed, events::Drain, events::RunFinished, UnknownEvent>;
+using Event =
+    std::variant<events::LeaderElected, events::SettingsChanged, events::SharedReturned,
+                 events::AttemptPlanned, events::StateChosen, events::AttemptStarted,
+                 events::PlacementVerified, events::AttemptAdopted, events::Restored, events::FirstStep,
+                 events::RankExited, events::AttemptEnded, events::FinalState, events::NodeLost,
+                 events::NodeReturned, events::NodeSuspected, events::EvictionOrdered, events::NodeEvicted,
+                 events::SparePromoted, events::RunShrunk, events::RunGrown, events::SpareHealth,
+                 events::Straggler, events::PaceKnown, events::SilentCorruption, events::CheckpointDurable,
+                 events::CheckpointDropped, events::CheckpointDamaged, events::CheckpointsRemoved,
+                 events::Paused, events::Resumed, events::Drain, events::RunFinished, UnknownEvent>;
 
 /// A line of the event log.
 struct LogEntry {

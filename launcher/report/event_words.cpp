@@ -41,6 +41,9 @@ struct InWords {
   std::string operator()(const events::CheckpointDropped& e) const {
     return fmt::format("the checkpoint of step {} was dropped: {}", e.step, e.note);
   }
+  std::string operator()(const events::CheckpointDamaged& e) const {
+    return fmt::format("the checkpoint of step {} is damaged and passed over: {}", e.step, e.note);
+  }
   std::string operator()(const events::Paused& e) const {
     return fmt::format("paused at step {}: {}", e.step, e.reason);
   }
@@ -65,6 +68,13 @@ struct InWords {
   }
   std::string operator()(const events::AttemptAdopted& e) const {
     return fmt::format("attempt {} goes on under the new leader, at step {}", e.attempt, e.step);
+  }
+  std::string operator()(const events::StateChosen& e) const {
+    const std::string why = e.note.empty() ? "" : ": " + e.note;
+    if (e.step < 0)
+      return fmt::format("attempt {} starts from no state in the memory of nodes{}", e.attempt, why);
+    return fmt::format("attempt {} starts from step {} in the memory of nodes{}{}", e.attempt, e.step,
+                       e.moved > 0 ? fmt::format(", {} ranks from copies", e.moved) : "", why);
   }
   std::string operator()(const events::PlacementVerified& e) const {
     return fmt::format("all {} ranks of attempt {} are up", e.ranks, e.attempt);

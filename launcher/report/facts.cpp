@@ -2,16 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "launcher/supervise/journal.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/config/shown.hpp"
 
 namespace holdfast::launcher::report {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::uint64_t longest_line = 64 * 1024;  // bytes
 
 /// Null where there is no such file, or where it is no JSON object; the latter is a gap.
 json object_in(const std::filesystem::path& file, std::vector<std::string>& gaps) {
@@ -46,6 +50,15 @@ void read_metrics(const std::filesystem::path& file, Metrics& metrics, std::vect
 
 }  // namespace
 
+std::optional<json> last_metrics_line(const std::filesystem::path& file) {
+  if (!files::is_there(file)) return std::nullopt;
+  std::string text = files::read_end(file, longest_line);
+  // What stands behind the last line feed is still being written.
+  text.resize(text.find_last_of('\n') == std::string::npos ? 0 : text.find_last_of('\n'));
+  const json line = json::parse(text.substr(text.find_last_of('\n') + 1), nullptr, false);
+  return line.is_object() ? std::optional(line) : std::nullopt;
+}
+
 void take_line(Metrics& metrics, const std::string& line) {
   take(metrics, json::parse(line, nullptr, false));
 }
@@ -70,7 +83,16 @@ void take(Metrics& m, const json& object) {
   add(m.held_out, object, "held_out_loss");
   add(m.tokens_per_s, object, "tokens_per_s");
   add(m.step_s, object, "step_s");
+  add(m.mfu, object, "mfu");
+  add(m.mfu_causal, object, "mfu_causal");
   m.save_stall_s += number_in(object, "save_stall_s").value_or(0);
+  m.data_wait_s += number_in(object, "data_wait_s").value_or(0);
+  m.host_peak_bytes = std::max(m.host_peak_bytes, number_in(object, "host_peak_bytes").value_or(0));
+  m.device_peak_bytes = std::max(m.device_peak_bytes, number_in(object, "device_peak_bytes").value_or(0));
+  const auto sources = object.find("loss_by_source");
+  if (sources != object.end() && sources->is_object())
+    for (const auto& [source, loss] : sources->items())
+      if (loss.is_number()) m.loss_by_source[source].add(at, loss.get<double>());
   const auto saving = object.find("saving");
   if (saving != object.end() && saving->is_object() && number_in(*saving, "persist_s").value_or(0) > 0)
     add(m.persist_s, *saving, "persist_s");
@@ -79,7 +101,7 @@ void take(Metrics& m, const json& object) {
 Facts read_facts(const RunDir& run) {
   Facts facts;
   facts.dir = run.path.string();
-  const auto settings = config::load(run.config()).config;
+  const auto settings = config::read_settings(run);
   facts.name = settings.run.name;
   facts.steps = settings.train.steps;
   facts.settings = config::changed_settings(config::RunConfig{}, settings);

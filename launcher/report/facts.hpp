@@ -1,5 +1,6 @@
 #pragma once
 // What a report says of a run: its run directory, read once.
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -19,12 +20,19 @@ struct Metrics {
   std::int64_t without_loss = 0;  ///< steps whose loss was not finite
   std::int64_t lost = 0;          ///< steps whose line was never written
   double save_stall_s = 0;
-  Series persist_s;  ///< seconds to write a checkpoint, as rank 0 saw it
+  Series persist_s;                                   ///< seconds to write a checkpoint, as rank 0 saw it
+  Series mfu, mfu_causal;                             ///< 0 to 1; empty: the devices' peak is not known
+  double data_wait_s = 0;                             ///< of rank 0, all steps
+  double host_peak_bytes = 0, device_peak_bytes = 0;  ///< of rank 0; 0: not known, or none of its own
+  std::map<std::string, Series> loss_by_source;       ///< empty: there is but one
 };
 /// Takes one line without its end. `metrics` counts a line that cannot be read as damaged.
 void take_line(Metrics& metrics, const std::string& line);
 /// The same once it is parsed.
 void take(Metrics& metrics, const nlohmann::json& line);
+
+/// The newest whole line of a file of metrics; nothing: there is none yet. Throws Error.
+std::optional<nlohmann::json> last_metrics_line(const std::filesystem::path& file);
 
 struct Facts {
   std::string dir, name;

@@ -20,7 +20,9 @@ h2 { border-bottom: 1px solid var(--rule); margin-top: 2rem }
 table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums }
 th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.75rem 0.25rem 0; border-bottom: 1px solid var(--rule);
   min-width: 3.5rem }
-svg { display: block; width: 100%; max-width: 46rem; height: auto; margin: 1rem 0 }
+.short { white-space: nowrap }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem; margin: 1rem 0 }
+svg { display: block; width: 100%; max-width: 32rem; height: auto }
 svg .line { stroke: var(--line) }
 svg .fault { color: var(--fault) }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 0.8rem }
@@ -36,7 +38,11 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 0.8rem }
 
 std::string row_of(const std::vector<std::string>& cells, const char* tag) {
   std::string out = "<tr>";
-  for (const auto& cell : cells) out += fmt::format("<{0}>{1}</{0}>", tag, escaped(cell));
+  // A time, or a name, is not to be broken; where there is no room, the table is moved under the finger.
+  constexpr std::size_t longest_short = 20;
+  for (const auto& cell : cells)
+    out += fmt::format("<{0}{1}>{2}</{0}>", tag, cell.size() <= longest_short ? " class=\"short\"" : "",
+                       escaped(cell));
   return out + "</tr>\n";
 }
 
@@ -50,7 +56,11 @@ std::string html_of(const Section& s) {
     for (const auto& row : s.table.rows) out += row_of(row, "td");
     out += "</tbody></table></div>\n";
   }
-  for (const auto& plot : s.plots) out += svg(plot);
+  if (!s.plots.empty()) {
+    out += "<div class=\"plots\">\n";
+    for (const auto& plot : s.plots) out += svg(plot);
+    out += "</div>\n";
+  }
   if (!s.items.empty()) {
     out += "<ul>\n";
     for (const auto& item : s.items) out += fmt::format("<li>{}</li>\n", escaped(item));

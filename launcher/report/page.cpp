@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "launcher/report/event_words.hpp"
 #include "src/base/clock.hpp"
@@ -52,6 +53,25 @@ std::int64_t failures(const Facts& f) {
   return attempts(f).is_array() ? std::count_if(attempts(f).begin(), attempts(f).end(), failed) : 0;
 }
 
+/// What the devices did with the steps, as rank 0 saw it.
+void add_costs(Section& s, const Metrics& m) {
+  if (m.mfu.count() > 0)
+    s.table.rows.push_back(
+        {"MFU", fmt::format("{} by PaLM's formula, {} with causal attention (means over steps)",
+                            percent(m.mfu.mean()), percent(m.mfu_causal.mean()))});
+  const double in_steps = m.step_s.mean() * static_cast<double>(m.step_s.count());
+  if (in_steps > 0)
+    s.table.rows.push_back(
+        {"waiting for data", fmt::format("{:.2f} s, {} of the time in steps (rank 0)", m.data_wait_s,
+                                         percent(m.data_wait_s / in_steps))});
+  if (m.host_peak_bytes > 0)
+    s.table.rows.push_back(
+        {"memory, at most",
+         size_text(m.host_peak_bytes) + " of the host" +
+             (m.device_peak_bytes > 0 ? ", " + size_text(m.device_peak_bytes) + " of the device" : "") +
+             " (rank 0)"});
+}
+
 Section result_section(const Facts& f) {
   Section s{"Result"};
   const json& r = f.result;
@@ -81,6 +101,7 @@ Section result_section(const Facts& f) {
     row("attempts", fmt::format("{}, of which {} failed", attempts(f).size(), failures(f)));
   if (f.metrics.tokens_per_s.count() > 0)
     row("throughput", fmt::format("{:.0f} tokens/s (mean over steps)", f.metrics.tokens_per_s.mean()));
+  add_costs(s, f.metrics);
   row("run directory", f.dir);
   s.paragraphs = f.gaps;
   return s;
@@ -126,7 +147,14 @@ Section course_section(const Facts& f) {
   };
   show("Loss (nats per token)", "Loss", m.loss, 4);
   show("Held-out loss (nats per token)", "Held-out loss", m.held_out, 4);
+  constexpr std::size_t most_sources = 8;  // more would hide the rest
+  if (m.loss_by_source.size() <= most_sources)
+    for (const auto& [source, series] : m.loss_by_source) {
+      const std::string name = "Loss of the source " + source;
+      show((name + " (nats per token)").c_str(), name.c_str(), series, 4);
+    }
   show("Throughput (tokens/s)", "Throughput in tokens/s", m.tokens_per_s, 0);
+  show("MFU (PaLM's formula, 0 to 1)", "MFU", m.mfu, 4);
   if (m.step_s.count() > 0) s.items.push_back(in_short("Step time in s", m.step_s, 4));
   s.paragraphs.push_back(
       "In plots, a dashed line is the start of an attempt, with its number, at the step that it was restored "
@@ -259,12 +287,17 @@ Section events_section(const Facts& f) {
 Section checkpoints_section(const Facts& f) {
   Section s{"Checkpoints"};
   s.table.header = {"step", "durable since", "attempt", "note", "now"};
+  std::set<std::int64_t> damaged;
+  for (const auto& entry : f.events)
+    if (const auto* found = std::get_if<events::CheckpointDamaged>(&entry.event)) damaged.insert(found->step);
   for (const auto& entry : f.events) {
     const auto* durable = std::get_if<events::CheckpointDurable>(&entry.event);
     if (durable)
       s.table.rows.push_back({std::to_string(durable->step), moment(entry.envelope.unix),
                               std::to_string(durable->attempt), durable->note,
-                              f.state.durable.count(durable->step) ? "kept" : "removed"});
+                              f.state.durable.count(durable->step) ? "kept"
+                              : damaged.count(durable->step)       ? "damaged"
+                                                                   : "removed"});
   }
   constexpr std::size_t shown = 100;
   if (s.table.rows.size() > shown) {

@@ -10,7 +10,7 @@
 namespace holdfast::launcher::report {
 namespace {
 
-constexpr double width = 560, height = 260, left = 62, right = 12, top = 30, bottom = 36;
+constexpr double width = 440, height = 250, left = 62, right = 20, top = 32, bottom = 36;
 
 }  // namespace
 
@@ -86,7 +86,7 @@ std::string svg(const Plot& plot) {
   const std::string title = escaped(plot.title);
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-      "role=\"img\" aria-label=\"{2}\" font-family=\"sans-serif\" font-size=\"13\" fill=\"currentColor\">\n"
+      "role=\"img\" aria-label=\"{2}\" font-family=\"sans-serif\" font-size=\"14\" fill=\"currentColor\">\n"
       "<text x=\"{3}\" y=\"14\" font-weight=\"bold\">{2}</text>\n",
       width, height, title, left);
   for (const double value : rows)
@@ -99,14 +99,19 @@ std::string svg(const Plot& plot) {
       out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", x(step),
                          height - bottom + 17, short_number(step));
   out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">step</text>\n", width - right, height - 4);
-  for (const auto& mark : plot.marks) {
-    const double at = x(static_cast<double>(mark.step));
-    out += fmt::format(
-        "<g{}><title>{}</title><path d=\"M{:.1f} {}V{}\" stroke=\"currentColor\" stroke-dasharray=\"{}\"/>"
-        "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" font-size=\"11\">{}</text></g>\n",
-        mark.fault ? " class=\"fault\" color=\"#c62828\"" : "", escaped(mark.words), at, top, height - bottom,
-        mark.fault ? "none" : "3 3", at, top - 3, escaped(mark.label));
-  }
+  // An attempt often goes on at the step at which the one before it failed: its label stands on the other
+  // side.
+  for (const bool faults : {false, true})
+    for (const auto& mark : plot.marks) {
+      if (mark.fault != faults) continue;
+      const double at = x(static_cast<double>(mark.step));
+      out += fmt::format(
+          "<g{}><title>{}</title><path d=\"M{:.1f} {}V{}\" stroke=\"currentColor\" stroke-dasharray=\"{}\"/>"
+          "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"{}\" font-size=\"13\">{}</text></g>\n",
+          mark.fault ? " class=\"fault\" color=\"#c62828\"" : "", escaped(mark.words), at, top,
+          height - bottom, mark.fault ? "none" : "3 3", at + (mark.fault ? -2 : 2), top - 3,
+          mark.fault ? "end" : "start", escaped(mark.label));
+    }
   out += "<polyline class=\"line\" fill=\"none\" stroke=\"#1565c0\" stroke-width=\"1.5\" points=\"";
   for (const auto& point : plot.points)
     out += fmt::format("{:.1f},{:.1f} ", x(static_cast<double>(point.step)), y(point.value));

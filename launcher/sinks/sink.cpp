@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <exception>
+#include <utility>
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -27,6 +29,19 @@ void give(const std::string& text, const std::vector<std::unique_ptr<Sink>>& sin
   for (const auto& sink : sinks) sink->take(line);
 }
 
+/// One that fails keeps none of the others from it.
+void flush_all(const std::vector<std::unique_ptr<Sink>>& sinks) {
+  std::exception_ptr failed;
+  for (const auto& sink : sinks) {
+    try {
+      sink->flush();
+    } catch (const Error&) {
+      failed = std::current_exception();
+    }
+  }
+  if (failed) std::rethrow_exception(failed);
+}
+
 }  // namespace
 
 void MetricsFeed::feed(const std::vector<std::unique_ptr<Sink>>& sinks) {
@@ -38,7 +53,9 @@ void MetricsFeed::feed(const std::vector<std::unique_ptr<Sink>>& sinks) {
     if (inode_ != 0)
       for (const auto& sink : sinks) sink->restart();
     inode_ = facts.st_ino;
-    at_ = 0;
+    const auto size = static_cast<std::uint64_t>(facts.st_size);
+    at_ = size > most_bytes_ ? size - most_bytes_ : 0;
+    in_a_line_ = at_ > 0;
     rest_.clear();
   }
   std::string block(read_block, '\0');
@@ -50,12 +67,12 @@ void MetricsFeed::feed(const std::vector<std::unique_ptr<Sink>>& sinks) {
     rest_.append(block.data(), static_cast<unsigned long>(got));
     std::string::size_type begin = 0;
     for (auto end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
-      give(rest_.substr(begin, end - begin), sinks);
+      if (!std::exchange(in_a_line_, false)) give(rest_.substr(begin, end - begin), sinks);
       begin = end + 1;
     }
     rest_.erase(0, begin);
   }
-  for (const auto& sink : sinks) sink->flush();
+  flush_all(sinks);
 }
 
 std::optional<double> number_in(const json& line, const char* key) {

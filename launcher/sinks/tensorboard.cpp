@@ -6,11 +6,15 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "checkpoint/io/crc32c.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/log.hpp"
 
 namespace holdfast::launcher::sinks {
 namespace {
@@ -66,11 +70,21 @@ Scalars scalars_of(const nlohmann::json& line) {
                                    Row{"lr", "lr"},
                                    Row{"tokens", "n_tokens_seen"},
                                    Row{"step_s", "time_metrics/end_to_end(s)"},
+                                   Row{"data_wait_s", "time_metrics/data_loading(s)"},
+                                   Row{"mfu_causal", "holdfast/mfu_causal"},
+                                   Row{"host_peak_bytes", "holdfast/host_peak_bytes"},
+                                   Row{"device_peak_bytes", "holdfast/device_peak_bytes"},
                                    Row{"tokens_per_s", "holdfast/tokens_per_s"},  // theirs is of one device
                                    Row{"save_stall_s", "holdfast/save_stall_s"}};
   Scalars out;
   for (const auto& [key, tag] : rows)
     if (const auto value = number_in(line, key)) out.emplace_back(tag, *value);
+  if (const auto mfu = number_in(line, "mfu")) out.emplace_back("mfu(%)", 100 * *mfu);
+  const auto losses = line.find("loss_by_source");
+  if (losses != line.end() && losses->is_object())
+    for (const auto& [source, loss] : losses->items())
+      if (const auto value = number_in(*losses, source.c_str()))
+        out.emplace_back("holdfast/loss_by_source/" + source, *value);
   return out;
 }
 
@@ -91,24 +105,36 @@ void TensorBoard::begin() {
   for (int i = 0; file_.empty() || files::is_there(file_); ++i)
     file_ = folder_ / fmt::format("events.out.tfevents.{}.holdfast.{}.{:04}", static_cast<std::int64_t>(now),
                                   ::getpid(), i);
+  written_ = 0;
   waiting_ = event(now, 0, sized(event_file_version, "brain.Event:2")) +
              event(now, 1, sized(event_session_log, {std::string{session_status, session_start}}));
 }
 
-void TensorBoard::restart() {
-  flush();  // TensorBoard goes on to the next file only from one that is there
-  begin();
-}
+void TensorBoard::restart() { begin(); }
 
 void TensorBoard::take(const nlohmann::json& line) {
+  if (waiting_.size() >= max_waiting) {
+    if (!std::exchange(full_, true))
+      log::warn("{} is without steps from {} on: it has not been written for so long that no more may wait",
+                file_.string(), line["step"].get<std::int64_t>());
+    return;
+  }
   waiting_ += event(unix_time_of(line), line["step"].get<std::int64_t>(), summary(scalars_of(line)));
 }
 
 void TensorBoard::flush() {
   if (waiting_.empty()) return;
   const auto fd = files::open(file_, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-  files::append_all(fd.get(), waiting_, file_);
+  try {
+    files::append_all(fd.get(), waiting_, file_);
+  } catch (const Error&) {
+    // A part of a record would make what follows unreadable.
+    if (::ftruncate(fd.get(), written_) != 0) throw system_error("cannot cut " + file_.string(), errno);
+    throw;
+  }
+  written_ += static_cast<std::int64_t>(waiting_.size());
   waiting_.clear();
+  full_ = false;
 }
 
 }  // namespace holdfast::launcher::sinks

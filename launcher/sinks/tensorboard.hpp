@@ -11,7 +11,7 @@
 namespace holdfast::launcher::sinks {
 
 /// Tag and value, of one step.
-using Scalars = std::vector<std::pair<std::string_view, double>>;
+using Scalars = std::vector<std::pair<std::string, double>>;
 /// What TensorBoard shows of a line.
 Scalars scalars_of(const nlohmann::json& line);
 
@@ -21,9 +21,11 @@ std::string tf_record(std::string_view data);
 
 /// A file in `folder`, which it makes. When the run goes back, a further one begins, whose start tells
 /// TensorBoard to forget the steps of the one before. That one stays: a TensorBoard that reads it would not
-/// go on without it.
+/// go on without it. What cannot be written waits, up to max_waiting bytes.
 class TensorBoard : public Sink {
  public:
+  static constexpr std::size_t max_waiting = 64 << 20;
+
   explicit TensorBoard(std::filesystem::path folder);
   void restart() override;
   void take(const nlohmann::json& line) override;
@@ -33,6 +35,8 @@ class TensorBoard : public Sink {
   void begin();
   std::filesystem::path folder_, file_;
   std::string waiting_;
+  std::int64_t written_ = 0;  ///< bytes of whole records in the file
+  bool full_ = false;         ///< lines are left out
 };
 
 }  // namespace holdfast::launcher::sinks

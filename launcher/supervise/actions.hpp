@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/record/events.hpp"
+#include "launcher/supervise/restore_ladder.hpp"
 #include "src/control/rank_link.hpp"
 
 namespace holdfast::launcher {
@@ -23,7 +24,14 @@ struct Launch {
   /// >= 0: start from a checkpoint, of this step or before; -1: from any state.
   std::int64_t trusted_step = -1;
   std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that must exist, newest first
+  StateName state = {};                          ///< in the memory of nodes, to start from
+  std::string level = {};
 };
+struct FetchStates {
+  int attempt;
+  StateName state;
+  std::vector<StateMove> moves;
+};  ///< to the nodes that do not have the state of their ranks: answered by state_fetched()
 struct TellRanks {
   control::Drain what;
 };  ///< to every agent, for the ranks of the attempt
@@ -42,7 +50,7 @@ struct FinishRun {
 struct Resign {
   std::string why;
 };  ///< this leader gives up
-using Action =
-    std::variant<Record, ClearAll, Launch, TellRanks, PauseRanks, DumpRank, CheckNodes, FinishRun, Resign>;
+using Action = std::variant<Record, ClearAll, FetchStates, Launch, TellRanks, PauseRanks, DumpRank,
+                            CheckNodes, FinishRun, Resign>;
 
 }  // namespace holdfast::launcher

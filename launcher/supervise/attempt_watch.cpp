@@ -132,6 +132,18 @@ bool AttemptWatch::all_exited_well() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.exited_well; });
 }
 
+SlotProgress AttemptWatch::progress_of(int slot) const {
+  SlotProgress out;
+  for (int local = 0; local < ranks_per_node_; ++local) {
+    const Rank& rank = ranks_[slot * ranks_per_node_ + local];
+    out.step = local == 0 ? rank.step : std::min(out.step, rank.step);
+    ++out.phases[rank.finished || rank.exited_well ? "done"
+                 : rank.ended                      ? "ended"
+                                                   : control::name_of(rank.phase)];
+  }
+  return out;
+}
+
 int AttemptWatch::unended() const {
   return static_cast<int>(
       std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return !r.ended; }));

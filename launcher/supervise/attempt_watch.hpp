@@ -13,9 +13,12 @@
 //   told to end                        they save, and end with 75               SIGTERM; obeyed when all have ended, or drain_s
 //   told to leave a node               the same                                 the same, if they save on SIGTERM (rank.kind)
 //   what was lost?                     steps since the durable one              not known
+//   do they hang?                      a phase outlasts its bound (pace)        no sign of life, seen from outside (outside_watch)
 // clang-format on
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "launcher/diagnose/diagnosis.hpp"
@@ -24,6 +27,11 @@
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
+
+struct SlotProgress {
+  std::int64_t step = -1;             ///< of the rank that is least far; -1: one has not said it
+  std::map<std::string, int> phases;  ///< ranks in each; beside the names of phases: "ended", "done"
+};
 
 /// All times are in seconds of one clock. Ranks in arguments are of the attempt's world (has()).
 class AttemptWatch {
@@ -74,6 +82,8 @@ class AttemptWatch {
   std::optional<RankEnd> vanished(const std::vector<bool>& fresh, double now) const;
   std::int64_t highest_step() const;
   std::int64_t step_of(int rank) const { return ranks_[rank].step; }
+  /// How far the ranks of a slot have come, as they have said last.
+  SlotProgress progress_of(int slot) const;
   bool reports() const;  ///< is the progress of this attempt known?
   bool follows() const;  ///< do its ranks follow the orders that their agents pass on?
   /// When all ranks lived at last: a step needs all of them.

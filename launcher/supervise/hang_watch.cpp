@@ -28,10 +28,18 @@ Failure failure_of(const Hang& hang, int node, const std::string& name) {
   failure.kind = Failure::Kind::rank_hung;
   failure.node = node;
   failure.rank = hang.rank;
-  failure.evidence = hang.why.empty() ? fmt::format("rank {} on {} has shown no progress for {:.3g} s",
-                                                    hang.rank, name, hang.overdue_s)
-                                      : fmt::format("rank {} on {} holds up the others for {:.3g} s: {}",
-                                                    hang.rank, name, hang.overdue_s, hang.why);
+  if (!hang.last_sign.empty())
+    failure.evidence = fmt::format(
+        "no rank has printed, touched a heartbeat file, or moved bytes over files, network or links for "
+        "{:.3g} s "
+        "({:.3g} s are allowed){}{}",
+        hang.still_s, hang.overdue_s, hang.why.empty() ? "" : ": ", hang.why);
+  else if (hang.why.empty())
+    failure.evidence =
+        fmt::format("rank {} on {} has shown no progress for {:.3g} s", hang.rank, name, hang.overdue_s);
+  else
+    failure.evidence = fmt::format("rank {} on {} holds up the others for {:.3g} s: {}", hang.rank, name,
+                                   hang.overdue_s, hang.why);
   failure.silent_s = hang.still_s;
   failure.phase = hang.phase;
   failure.seen = first_lines(hang.stacks);
@@ -40,7 +48,7 @@ Failure failure_of(const Hang& hang, int node, const std::string& name) {
 
 HangWatch::HangWatch(const config::Supervise& limits, int world,
                      const std::map<std::string, events::KnownPace>& known, const RankWork& work)
-    : limits_(limits), pace_(limits, world, work) {
+    : limits_(limits), pace_(limits, world, work), outside_(limits, known) {
   pace_.recall(known);
 }
 
@@ -51,6 +59,7 @@ void HangWatch::moved(const RankMove& move) {
 
 void HangWatch::new_attempt() {
   pace_.new_attempt();
+  outside_.new_attempt();
   hang_.reset();
 }
 
@@ -59,19 +68,42 @@ HangWatch::Finding HangWatch::check(const std::vector<StillRank>& ranks, bool al
   if (!limit) return hang_.reset(), Finding{};
   if (!all_heard) return {};
   const Culprit culprit = who_hangs(ranks, *limit);
-  Finding found;
-  if (!hang_ || hang_->rank != culprit.rank) {
-    hang_ = Hang{culprit.rank, 0, 0, "", hang_ ? hang_->since : now, ""};
-    found.dump = culprit.rank;
-  }
-  hang_->overdue_s = *limit;
   const auto rank =
       std::find_if(ranks.begin(), ranks.end(), [&](const StillRank& r) { return r.rank == culprit.rank; });
-  hang_->still_s = rank->still_s;
-  hang_->phase = rank->phase;
-  hang_->why = culprit.why;
-  if (!hang_->stacks.empty() || now - hang_->since >= stacks_limit_s) found.hang = *hang_;
-  return found;
+  return found({.rank = culprit.rank,
+                .overdue_s = *limit,
+                .still_s = rank->still_s,
+                .why = culprit.why,
+                .phase = rank->phase},
+               now);
+}
+
+HangWatch::Finding HangWatch::check_outside(int world, bool all_heard, double now) {
+  const auto silence = outside_.overdue(world, now);
+  if (!silence) return hang_.reset(), Finding{};
+  if (!all_heard) return {};
+  Finding finding = found({.rank = silence->rank,
+                           .overdue_s = silence->bound_s,
+                           .still_s = silence->still_s,
+                           .why = silence->why,
+                           .last_sign = silence->last_sign},
+                          now);
+  if (finding.hang) outside_.taken_for_hung(*silence);
+  return finding;
+}
+
+/// Its stacks are asked for first.
+HangWatch::Finding HangWatch::found(const Hang& what, double now) {
+  Finding finding;
+  const bool same = hang_ && hang_->rank == what.rank;
+  if (!same) finding.dump = what.rank;
+  const double since = hang_ ? hang_->since : now;
+  const std::string stacks = same ? hang_->stacks : "";
+  hang_ = what;
+  hang_->since = since;
+  hang_->stacks = stacks;
+  if (!stacks.empty() || now - since >= stacks_limit_s) finding.hang = *hang_;
+  return finding;
 }
 
 void HangWatch::stacks(int rank, const std::string& text) {
@@ -80,15 +112,18 @@ void HangWatch::stacks(int rank, const std::string& text) {
 
 void HangWatch::extend_deadlines(double seconds, double now) {
   if (hang_) hang_->since = std::min(hang_->since + seconds, now);
+  outside_.extend_deadlines(seconds, now);
 }
 
 bool HangWatch::pace_is_news(const std::map<std::string, events::KnownPace>& recorded, double now) const {
-  return now - pace_at_ >= between_paces_s && pace_.is_news(recorded);
+  return now - pace_at_ >= between_paces_s && (pace_.is_news(recorded) || outside_.is_news(recorded));
 }
 
 std::map<std::string, events::KnownPace> HangWatch::known_pace(double now) {
   pace_at_ = now;
-  return pace_.known();
+  auto known = pace_.known();
+  if (const auto outside = outside_.known()) known[OutsideWatch::recorded_as] = {*outside, *outside};
+  return known;
 }
 
 }  // namespace holdfast::launcher

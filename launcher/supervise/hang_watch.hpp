@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/supervise/hang.hpp"
+#include "launcher/supervise/outside_watch.hpp"
 #include "launcher/supervise/pace.hpp"
 #include "launcher/supervise/policy.hpp"
 
@@ -16,9 +17,10 @@ struct Hang {
   int rank = -1;
   double overdue_s = 0;                            ///< the bound that has passed
   double still_s = 0;                              ///< since the rank moved
-  std::string why;                                 ///< the evidence against it; empty: only its phase
+  std::string why = {};                            ///< the evidence against it; empty: only its phase
   double since = 0;                                ///< when a hang was found first
-  std::string stacks;                              ///< of the rank, where its agent has answered
+  std::string last_sign = {};                      ///< of life, of ranks that do not report; else ""
+  std::string stacks = {};                         ///< of the rank, where its agent has answered
   control::Phase phase = control::Phase::forward;  ///< that the rank is in
 };
 /// The failure of the attempt; `node` of the rank, and its name.
@@ -42,6 +44,12 @@ class HangWatch {
   /// `all_heard`: what the ranks of a silent node do is not known. It will be heard again, or be lost within
   /// node_silence_ms.
   Finding check(const std::vector<StillRank>& ranks, bool all_heard, double now);
+
+  // The same of ranks that do not report.
+  void seen(const control::RankSeen& what, double now) { outside_.seen(what, now); }
+  void ended(int rank) { outside_.ended(rank); }
+  Finding check_outside(int world, bool all_heard, double now);
+
   void stacks(int rank, const std::string& text);
   /// When the hang was found; nothing: there is none.
   std::optional<double> since() const { return hang_ ? std::optional(hang_->since) : std::nullopt; }
@@ -53,8 +61,11 @@ class HangWatch {
   std::map<std::string, events::KnownPace> known_pace(double now);
 
  private:
+  Finding found(const Hang& what, double now);
+
   config::Supervise limits_;
   Pace pace_;
+  OutsideWatch outside_;
   std::optional<Hang> hang_;
   double pace_at_ = 0;  ///< when the pace was last recorded
 };

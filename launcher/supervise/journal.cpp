@@ -111,7 +111,7 @@ void renounce_term(const RunDir& run, int number, const std::string& node) {
 
 Journal::Journal(const RunDir& run, int term)
     : path_(run.events() / file_of(term)),
-      fd_(files::open(path_, O_WRONLY | O_CREAT | O_APPEND, 0600)),
+      fd_(files::open(path_, O_WRONLY | O_CREAT | O_APPEND)),
       term_(term) {
   files::sync_folder(run.events());
   good_ = static_cast<std::uint64_t>(std::max<off_t>(0, ::lseek(fd_.get(), 0, SEEK_END)));

@@ -17,7 +17,7 @@ std::string node_list(const Roster& roster, const RunState& state, const std::ve
                       const std::vector<ListedNode>& nodes) {
   json out = json::array();
   for (int n = 0; n < static_cast<int>(nodes.size()); ++n) {
-    const auto& [view, why, heard_s] = nodes[n];
+    const auto& [view, why, heard_s, ranks] = nodes[n];
     const auto& known = roster.nodes[n];
     const auto failures = state.failures.find(known.name);
     const auto slot = std::find(placement.begin(), placement.end(), n);
@@ -37,6 +37,7 @@ std::string node_list(const Roster& roster, const RunState& state, const std::ve
                    {"failures", failures == state.failures.end() ? 0 : failures->second},
                    {"past_failures", known.past_failures},
                    {"heard_s", heard_s ? json(std::round(*heard_s * 10) / 10) : json(nullptr)}});
+    if (ranks) out.back().update({{"step", ranks->step}, {"phases", ranks->phases}});
   }
   return out.dump(-1, ' ', false, json::error_handler_t::replace);  // a character may be cut in two
 }

@@ -36,6 +36,7 @@ class Fold {
   void operator()(const events::SettingsChanged&) const {}
   void operator()(const events::SharedReturned&) const {}
   void operator()(const events::AttemptPlanned& e) const;
+  void operator()(const events::StateChosen&) const {}
   void operator()(const events::AttemptStarted&) const {}
   void operator()(const events::PlacementVerified& e) const {
     if (auto* a = attempt(e.attempt)) a->launched_s = at_.unix - a->planned_at;
@@ -87,6 +88,7 @@ class Fold {
     ++s.dropped;
     s.dropped_why = e.note;
   }
+  void operator()(const events::CheckpointDamaged& e) const;
   void operator()(const events::CheckpointsRemoved& e) const {
     for (const std::int64_t step : e.steps) s.durable.erase(step);
   }
@@ -251,6 +253,14 @@ void Fold::operator()(const events::CheckpointDurable& e) const {
   s.trusted_step = std::max(s.trusted_step, e.step);
   if (s.trusted_step >= s.tainted_step)
     s.trusted_step = s.tainted_step = -1;  // newer than all checkpoints that are in doubt
+}
+
+/// The newest before it is the one to begin from, until there is a newer one.
+void Fold::operator()(const events::CheckpointDamaged& e) const {
+  s.durable.erase(e.step);
+  if (e.step != s.durable_step) return;
+  s.durable_step = s.durable.empty() ? -1 : *s.durable.rbegin();
+  s.durable_at.reset();
 }
 
 void Fold::operator()(const events::Drain& e) const {

@@ -31,6 +31,7 @@ const StageTable& stage_table() {
     {{gathering}, Trigger::nothing_runs,              Effect::plan_first},
 
     {{clearing},  Trigger::node_not_cleared,          Effect::lose_nodes},
+    {{clearing},  Trigger::state_open,                Effect::choose_state,         {}, goes_on},
     {{clearing},  Trigger::all_cleared,               Effect::launch,               starting},
 
     {up,          Trigger::signalled_ended,           Effect::finish_drained},

@@ -37,6 +37,7 @@ enum class Trigger {
   attempt_broken,  ///< ranks of a live attempt did not come, or a node of it is lost
   nothing_runs,    ///< no attempt is live
   node_not_cleared,  ///< a node could not end its old ranks in time
+  state_open,        ///< nodes have states in their memory, and it is open which one the attempt starts from
   all_cleared,       ///< no rank of an older attempt is left, and the wait after a setback is over
   signalled_ended,   ///< the ranks got SIGTERM because the run is to end, and all have ended
   signalled_left,    ///< the same, because a node is to leave
@@ -77,6 +78,7 @@ enum class Effect {
   check_spares,
   adopt,
   plan_first,
+  choose_state,
   launch,
   confirm_start,
   record_pace,

@@ -89,23 +89,12 @@ const char* in_words(TimeUse use) {
   return "";
 }
 
-/// Where the time went, the most first; what is less than a thousandth is left out.
+/// The lines of the time account.
 std::string time_text(const TimeAccount& time) {
-  constexpr double least_share = 1e-3;
   if (time.total() <= 0) return "";
-  std::vector<std::pair<double, TimeUse>> parts;
-  for (int use = 0; use < static_cast<int>(TimeUse::count_); ++use)
-    if (const double share = time.of(static_cast<TimeUse>(use)) / time.total(); share >= least_share)
-      parts.emplace_back(share, static_cast<TimeUse>(use));
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<std::string> words;
-  for (const auto& [share, use] : parts)
-    words.push_back(fmt::format("{:.1f} % {}", 100 * share, in_words(use)));
   const double of_nodes = time.goodput_of_nodes();
   return fmt::format(
-      "time        {}: {}\ngoodput     {:.1f} %{}\n", duration_text(time.total()), fmt::join(words, ", "),
-      100 * time.goodput(),
+      "time        {}\ngoodput     {:.1f} %{}\n", in_words(time), 100 * time.goodput(),
       of_nodes > 0 ? fmt::format(", of the allocated node time {:.1f} %", 100 * of_nodes) : "");
 }
 
@@ -212,6 +201,21 @@ std::string in_words(const AttemptRecord& a) {
                           a.lost_steps, a.lost_steps == 1 ? "" : "s");
   }
   return text;
+}
+
+std::string in_words(const TimeAccount& time) {
+  constexpr double least_share = 1e-3;  // what is less is left out
+  if (time.total() <= 0) return "";
+  std::vector<std::pair<double, TimeUse>> parts;
+  for (int use = 0; use < static_cast<int>(TimeUse::count_); ++use)
+    if (const double share = time.of(static_cast<TimeUse>(use)) / time.total(); share >= least_share)
+      parts.emplace_back(share, static_cast<TimeUse>(use));
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> words;
+  for (const auto& [share, use] : parts)
+    words.push_back(fmt::format("{:.1f} % {}", 100 * share, in_words(use)));
+  return fmt::format("{}: {}", duration_text(time.total()), fmt::join(words, ", "));
 }
 
 std::map<std::string, std::string> unfit(const RunState& state) {

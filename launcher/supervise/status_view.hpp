@@ -53,6 +53,8 @@ std::map<std::string, std::string> unfit(const RunState& state);
 std::map<std::string, std::string> warned(const RunState& state);
 /// "  2  node lost at step 41 on dgx005, noticed after 2.0 s"
 std::string in_words(const AttemptRecord& attempt);
+/// "1.6 h: 90.1 % productive, ..."; empty before the run has begun.
+std::string in_words(const TimeAccount& time);
 std::string status_text(const StatusFacts& facts);
 nlohmann::json status_json(const StatusFacts& facts);
 

@@ -70,6 +70,7 @@ void Supervisor::tick() {
     attempt_.extend_deadlines(gap_s, now_);
     failures_.extend_deadlines(gap_s, now_);
     hangs_.extend_deadlines(gap_s, now_);
+    ladder_.extend_deadlines(gap_s);
   }
   tick_at_ = now_;
   for (const StageRow& row : table_) {
@@ -116,9 +117,10 @@ std::optional<Failure> Supervisor::found(Trigger trigger) {
       return when(!state_.attempt_live());
     case Trigger::node_not_cleared:
       return uncleared_node();
+    case Trigger::state_open:
+      return when(!ladder_.settled() && all_cleared());
     case Trigger::all_cleared:
-      return when(now_ >= launch_at_ &&
-                  all_placed([this](int n) { return nodes_.has_cleared(n, attempt()); }));
+      return when(now_ >= launch_at_ && ladder_.settled() && all_cleared());
     case Trigger::signalled_ended:
       return when((signalled() || ended_on_order()) && stopping() && attempt_.unended() == 0);
     case Trigger::signalled_left:
@@ -211,7 +213,10 @@ std::optional<Failure> Supervisor::hang() {
   const bool all_heard =
       std::all_of(placement().begin(), placement().end(), [this](int n) { return nodes_.fresh(n, now_); });
   const auto finding =
-      hangs_.check(attempt_.still_ranks(state_.attempts.back().restored.has_value(), now_), all_heard, now_);
+      attempt_.reports()
+          ? hangs_.check(attempt_.still_ranks(state_.attempts.back().restored.has_value(), now_), all_heard,
+                         now_)
+          : hangs_.check_outside(attempt_.unended(), all_heard, now_);
   if (finding.dump >= 0) actions_.push_back(DumpRank{attempt_.node_of(finding.dump), finding.dump});
   if (!finding.hang) return std::nullopt;
   const int node = attempt_.node_of(finding.hang->rank);
@@ -266,6 +271,9 @@ void Supervisor::carry_out(const StageRow& row, const Failure& failure) {
       break;
     case Effect::plan_first:
       plan_first();
+      break;
+    case Effect::choose_state:
+      choose_state();
       break;
     case Effect::launch:
       launch();

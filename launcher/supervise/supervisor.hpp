@@ -13,6 +13,7 @@
 //   hang_watch      pace, hangs                                 node_list                    all nodes, for `ctl spares`
 //   slow_watch      who computes late, slow networks and links
 //   spare_checks    fitness and numerics of nodes
+//   restore_ladder  states in the memory of nodes, for the next start
 // clang-format on
 // Pure: no clock, no socket, no file.
 #include "launcher/plan/shrink.hpp"
@@ -23,6 +24,7 @@
 #include "launcher/supervise/node_watch.hpp"
 #include "launcher/supervise/order_table.hpp"
 #include "launcher/supervise/policy.hpp"
+#include "launcher/supervise/restore_ladder.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "launcher/supervise/run_state.hpp"
 #include "launcher/supervise/slow_watch.hpp"
@@ -59,6 +61,9 @@ class Supervisor {
   void agent_unreached(int node, const std::string& why);  ///< the last reason why there is no connection
   void kernel_answered(int node, double at);  ///< it acknowledged what it was sent, its agent or not
   void cleared(int node, int attempt);
+  void states_sealed(int node, int attempt,
+                     const std::vector<control::SealedState>& what);  ///< before cleared()
+  void state_fetched(int node, const control::StateFetched& what);
   void rank_started(int node, const control::RankStarted& what);
   void rank_exited(int node, const control::RankExited& what);
   void rank_failed(int node, const control::RankFailed& what);
@@ -66,8 +71,11 @@ class Supervisor {
   void rank_waits(int node, const control::RankWaits& what);
   void rank_restored(const control::RankRestored& what);
   void rank_flight(int node, const control::RankFlight& what);
+  void rank_seen(int node, const control::RankSeen& what);
   void checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note,
                           double stalled_s = 0);
+  /// An attempt was to begin from it.
+  void checkpoint_damaged(std::int64_t step, const std::string& why);
   void checkpoints_removed(const std::vector<std::int64_t>& steps);
   void drain(const control::Drain& asked);
   void node_signs(int node, const control::NodeSigns& what);
@@ -121,6 +129,7 @@ class Supervisor {
   void finish(const RunOutcome& outcome);
   void lose(const std::vector<SilentNode>& nodes);
   void adopt();
+  void choose_state();
   void launch();
   void record_slow();
   void tell_ranks();
@@ -136,6 +145,7 @@ class Supervisor {
   bool is_of_attempt(int attempt, int rank) const { return attempt == this->attempt() && attempt_.has(rank); }
   bool stopping() const { return state_.drain && state_.drain->what.stop; }
   bool ranks_hear() const;
+  bool all_cleared() const;
   bool signalled() const;
   bool worth_saving() const;
   std::int64_t highest_step() const;
@@ -164,6 +174,7 @@ class Supervisor {
   HangWatch hangs_;
   SlowWatch slow_;
   SpareChecks checks_;
+  RestoreLadder ladder_;
   std::vector<Action> actions_;
 };
 

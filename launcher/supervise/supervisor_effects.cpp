@@ -84,6 +84,7 @@ void Supervisor::begin_attempt(Decision decision, const Failure& why) {
   failures_.new_attempt();
   hangs_.new_attempt();
   slow_.new_attempt(placement());
+  ladder_.begin();
   enter(Stage::clearing);
   order_waits_ = true;
   actions_.push_back(ClearAll{attempt()});
@@ -128,10 +129,22 @@ void Supervisor::adopt() {
   tell_ranks();
 }
 
+void Supervisor::choose_state() {
+  for (int n = 0; n < static_cast<int>(roster_.nodes.size()); ++n)
+    if (lost(n)) ladder_.lost(n);
+  auto moves = ladder_.climb({placement(), roster_.ranks_per_node, state_.durable_step,
+                              state_.trusted_step < 0, static_cast<double>(limits_.start_s), now_});
+  if (!moves.empty()) actions_.push_back(FetchStates{attempt(), ladder_.state(), std::move(moves)});
+  if (!ladder_.news()) return;
+  const auto& [step, of_attempt] = ladder_.state();
+  record(events::StateChosen{attempt(), step, of_attempt, ladder_.level(), ladder_.moved(), ladder_.tell()});
+}
+
 void Supervisor::launch() {
   record(events::AttemptStarted{attempt()});
   order_waits_ = true;
-  actions_.push_back(Launch{attempt(), placement(), state_.trusted_step, newest_durable(state_)});
+  actions_.push_back(Launch{attempt(), placement(), state_.trusted_step, newest_durable(state_),
+                            ladder_.state(), ladder_.level()});
   tell_ranks();
 }
 
@@ -159,6 +172,11 @@ void Supervisor::tell_ranks() {
 int Supervisor::lost_in_placement() const {
   const auto gone = std::find_if(placement().begin(), placement().end(), [this](int n) { return lost(n); });
   return gone == placement().end() ? -1 : *gone;
+}
+
+bool Supervisor::all_cleared() const {
+  return std::all_of(placement().begin(), placement().end(),
+                     [this](int n) { return nodes_.has_cleared(n, attempt()); });
 }
 
 bool Supervisor::ranks_hear() const {

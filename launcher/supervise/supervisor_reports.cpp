@@ -46,6 +46,14 @@ void Supervisor::cleared(int n, int attempt) {
   report(Trigger::node_back, node);
 }
 
+void Supervisor::states_sealed(int n, int attempt, const std::vector<control::SealedState>& what) {
+  if (attempt == this->attempt() && stage_ == Stage::clearing) ladder_.has(n, what);
+}
+
+void Supervisor::state_fetched(int n, const control::StateFetched& what) {
+  if (what.attempt == attempt() && stage_ == Stage::clearing) ladder_.fetched(n, what);
+}
+
 void Supervisor::node_signs(int n, const control::NodeSigns& what) {
   for (const auto& sign : what.signs)
     if (sign.kind == "link_slow" && !lost(n)) slow_.link_slow(n, sign.code, sign.text);
@@ -82,6 +90,7 @@ void Supervisor::rank_failed(int node, const control::RankFailed& what) {
 void Supervisor::rank_exited(int node, const control::RankExited& what) {
   if (!is_of_attempt(what.attempt, what.rank)) return;
   attempt_.ended(what.rank, what.status == 0);
+  hangs_.ended(what.rank);
   if (what.status == 0) return;
   // Only the first one: when a node is lost, every other rank ends too, and each event waits for the disk.
   if (!failures_.pending() && !signalled())
@@ -139,6 +148,10 @@ void Supervisor::rank_flight(int node, const control::RankFlight& what) {
   if (what.attempt == attempt() && attempt_.has_on(what.rank, node)) attempt_.flight(what, now_);
 }
 
+void Supervisor::rank_seen(int node, const control::RankSeen& what) {
+  if (what.attempt == attempt() && attempt_.has_on(what.rank, node)) hangs_.seen(what, now_);
+}
+
 void Supervisor::stacks(int node, const control::Stacks& what) {
   if (what.attempt == attempt() && attempt_.has_on(what.rank, node)) hangs_.stacks(what.rank, what.text);
 }
@@ -163,6 +176,10 @@ void Supervisor::checkpoint_decided(const control::CommitOutcome& outcome, const
   else
     record(events::CheckpointDropped{outcome.attempt, outcome.step, note, stalled_s});
   if (outcome.durable && outcome.attempt == attempt()) attempt_.saved(outcome.step);
+}
+
+void Supervisor::checkpoint_damaged(std::int64_t step, const std::string& why) {
+  record(events::CheckpointDamaged{attempt(), step, why});
 }
 
 void Supervisor::checkpoints_removed(const std::vector<std::int64_t>& steps) {
@@ -242,6 +259,8 @@ control::OrderTaken Supervisor::order(const control::Order& what) {
       for (const NodeView& view : views()) {
         const int n = static_cast<int>(nodes.size());
         nodes.push_back({view, checks_.newest(n).why, nodes_.age_s(n, now_)});
+        if (const int slot = attempt_.slot_of(n); slot >= 0 && state_.attempt_live())
+          nodes.back().ranks = attempt_.progress_of(slot);
       }
       answer.says = node_list(roster_, state_, placement(), nodes);
       break;

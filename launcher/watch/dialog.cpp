@@ -33,6 +33,7 @@ std::string question(const Confirmed& order) {
 
 void Dialog::begin(char key, const Situation& now) {
   if (key == 'q') quit_ = true;
+  if (key == 'r' && now.over) replay_ = true;
   if (now.over) return;
   order_ = {};
   switch (key) {
@@ -81,7 +82,7 @@ std::optional<Confirmed> Dialog::take(char key, const Situation& now) {
 std::string Dialog::line(const Situation& now) const {
   if (state_ == State::node) return "Which node is to leave? " + order_.node + "_   (Enter; Esc: none)";
   if (state_ == State::sure) return question(order_) + " y: yes, any other key: no";
-  if (now.over) return "q quit";
+  if (now.over) return "r replay  q quit";
   return std::string("s save  p ") + (now.paused ? "resume" : "pause") + "  e evict a node  x stop  q quit";
 }
 

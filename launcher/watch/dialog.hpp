@@ -2,6 +2,7 @@
 // What keys mean: each order is asked about first. Pure.
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "src/control/message.hpp"
 
@@ -25,6 +26,8 @@ class Dialog {
   /// Takes a character; an order when it was the yes to one.
   std::optional<Confirmed> take(char key, const Situation& now);
   bool quit() const { return quit_; }
+  /// The run is over, and is to be shown again; true once.
+  bool replay() { return std::exchange(replay_, false); }
   /// The question that waits for an answer, or what the keys do.
   std::string line(const Situation& now) const;
   /// A question waits for an answer.
@@ -37,7 +40,7 @@ class Dialog {
 
   State state_ = State::keys;
   Confirmed order_;
-  bool quit_ = false;
+  bool quit_ = false, replay_ = false;
 };
 
 }  // namespace holdfast::launcher::watch

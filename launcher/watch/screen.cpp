@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <iterator>
 
 #include "launcher/report/event_words.hpp"
@@ -81,6 +83,14 @@ std::string progress(const View& v) {
   return labelled("step", joined(parts));
 }
 
+/// A number of the newest step; nothing: its line has none.
+std::optional<double> of_newest_step(const View& v, const char* key) {
+  if (!v.status.last_step) return std::nullopt;
+  const auto found = v.status.last_step->find(key);
+  return found != v.status.last_step->end() && found->is_number() ? std::optional(found->get<double>())
+                                                                  : std::nullopt;
+}
+
 std::string speed(const View& v) {
   const auto& rate = v.metrics.tokens_per_s;
   const auto& step = v.metrics.step_s;
@@ -89,7 +99,25 @@ std::string speed(const View& v) {
     parts.push_back(fmt::format("{:.0f} tokens/s (mean {:.0f})", rate.last()->value, rate.mean()));
   if (step.last())
     parts.push_back(fmt::format("{:.3g} s a step (mean {:.3g})", step.last()->value, step.mean()));
+  if (const auto mfu = of_newest_step(v, "mfu")) parts.push_back(fmt::format("MFU {:.1f} %", 100 * *mfu));
+  if (const auto peak = of_newest_step(v, "peak_memory")) parts.push_back("peak memory " + size_text(*peak));
   return labelled("speed", parts.empty() ? "not known yet" : joined(parts));
+}
+
+/// Where the time of a step goes, as far as metrics and the record tell; empty: they do not.
+std::string parts_of_step(const View& v) {
+  constexpr std::array shown = {"data", "forward", "backward", "collective", "optimizer"};
+  std::vector<std::string> parts;
+  if (const auto wait = of_newest_step(v, "data_wait_s"))
+    parts.push_back(fmt::format("data wait {:.3g} s", *wait));
+  if (const auto stall = of_newest_step(v, "save_stall_s"))
+    parts.push_back(fmt::format("save stall {:.3g} s", *stall));
+  std::string longest;
+  for (const char* phase : shown)
+    if (const auto known = v.status.state.pace.find(phase); known != v.status.state.pace.end())
+      longest += fmt::format(" {} {:.3g} s", phase, known->second.longest);
+  if (!longest.empty()) parts.push_back("longest of late:" + longest);
+  return parts.empty() ? "" : labelled("step parts", joined(parts));
 }
 
 std::string checkpoint(const View& v) {
@@ -155,6 +183,28 @@ std::vector<Line> nodes(const View& v) {
   return out;
 }
 
+/// Nodes by what their ranks do, the least far first; at most `most` lines.
+std::vector<Line> ranks(const View& v, int most) {
+  std::map<std::pair<std::int64_t, std::string>, std::vector<std::string>> alike;
+  for (const auto& node : v.live) {
+    std::string phases;
+    for (const auto& [phase, count] : node.phases) phases += fmt::format(" {} {}", count, phase);
+    alike[{node.step, phases}].push_back(node.node);
+  }
+  std::vector<Line> out;
+  for (const auto& [what, names] : alike) {
+    if (static_cast<int>(out.size()) == most) {
+      out.back().text += fmt::format("   and {} other groups of nodes", std::ssize(alike) - most);
+      break;
+    }
+    const auto& [step, phases] = what;
+    out.push_back({labelled(out.empty() ? "ranks" : "",
+                            fmt::format("{}:{}{}", slurm::compress(names),
+                                        step >= 0 ? fmt::format(" step {},", step) : "", phases))});
+  }
+  return out;
+}
+
 /// Newest first.
 std::vector<Line> attempts(const View& v) {
   std::vector<Line> out;
@@ -214,7 +264,28 @@ Shares shares_of(int body, int nodes, int attempts, int events) {
   return out;
 }
 
+constexpr int height_for_details = 24, height_for_ranks = 40;
+
 }  // namespace
+
+Line disk_line(const Disk& d) {
+  std::vector<std::string> parts = {size_text(d.free_bytes) + " free"};
+  Style style = Style::plain;
+  if (d.checkpoint_bytes > 0) {
+    const double room = std::floor(d.free_bytes / d.checkpoint_bytes);
+    // While the next one is written, none is removed; until `keep` are there, none is removed at all.
+    const double wanted = std::max(d.keep - d.kept, 0) + 1;
+    parts.back() += fmt::format(": room for {:.0f} checkpoints of {}", room, size_text(d.checkpoint_bytes));
+    if (room < wanted) {
+      style = Style::bad;
+      parts.push_back(d.between_s > 0 ? "full in " + duration_text(room * d.between_s)
+                                      : fmt::format("{:.0f} are needed", wanted));
+    } else if (d.archive_h > 0) {
+      parts.push_back("full in " + duration_text((room - wanted + 1) * d.archive_h * 3600));
+    }
+  }
+  return {labelled("disk", joined(parts)), style};
+}
 
 std::vector<Line> screen(const View& v, int width, int height, Charset charset) {
   std::vector<Line> out;
@@ -225,7 +296,16 @@ std::vector<Line> screen(const View& v, int width, int height, Charset charset) 
     add({{fmt::format("{} x {} at least", least_width, least_height)}});
   } else {
     add({title(v, width, charset), {progress(v)}, {speed(v)}, {checkpoint(v)}});
-    const auto node_lines = nodes(v), attempt_lines = attempts(v);
+    if (height >= height_for_details) {
+      if (auto parts = parts_of_step(v); !parts.empty()) out.insert(out.begin() + 3, {std::move(parts)});
+      if (v.disk) out.push_back(disk_line(*v.disk));
+    }
+    auto node_lines = nodes(v);
+    const auto live = ranks(v, height >= height_for_ranks ? 6 : 1);
+    // Behind the nodes that train.
+    node_lines.insert(node_lines.begin() + std::min<std::ptrdiff_t>(1, std::ssize(node_lines)), live.begin(),
+                      live.end());
+    const auto attempt_lines = attempts(v);
     const int head = static_cast<int>(out.size());
     const auto event_lines = events_in_words(v, height);
     const Shares share =

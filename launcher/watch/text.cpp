@@ -58,6 +58,10 @@ std::string typed(std::string_view bytes) {
       out += bytes[i];
       continue;
     }
+    if (const auto arrow = bytes.substr(i, 3); arrow == "\x1b[D" || arrow == "\x1bOD")
+      out += '<';
+    else if (arrow == "\x1b[C" || arrow == "\x1bOC")
+      out += '>';
     ++i;  // Alt and a character, or what begins a longer sequence
     if (bytes[i] == 'O')
       ++i;

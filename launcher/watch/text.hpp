@@ -18,8 +18,9 @@ std::string fitted(std::string_view text, int width);
 /// The same, with blanks up to `width`.
 std::string padded(std::string_view text, int width);
 
-/// What of the bytes of one read from a terminal was typed as characters: escape sequences (arrows, function
-/// keys) are left out; an Escape alone stays.
+/// What of the bytes of one read from a terminal was typed as characters: the left arrow is '<', the right
+/// one
+/// '>', other escape sequences (function keys) are left out; an Escape alone stays.
 std::string typed(std::string_view bytes);
 
 }  // namespace holdfast::launcher::watch

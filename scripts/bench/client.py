@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Nanoseconds of a call of the client, in C and in Python, with an agent that listens and without one.
+"""Nanoseconds of a call of the client, in C and in Python, with an agent that listens and without one; and seconds of
+sealing snapshot buffers of 1 GiB in /dev/shm.
 client.py CLIENT_BENCH; for scripts/bench/client.sh."""
 
 import json
@@ -30,6 +31,23 @@ print(json.dumps({"agent": hf.supervised, "at": measure(lambda i: hf.at(i, "forw
 """
 
 
+SEALS = r"""
+import json, statistics, sys, time, holdfast
+hf, size, seals, copies = holdfast.open(), int(sys.argv[1]), [], []
+source = bytes(size)
+for step in range(11):
+    buffer = hf.buffer("bench", size)
+    begin = time.perf_counter()
+    buffer[:] = source
+    copied = time.perf_counter()
+    hf.seal(step)
+    copies.append(copied - begin), seals.append(time.perf_counter() - copied)
+print(json.dumps({"agent": True, "bytes": size, "seal_s": round(statistics.median(seals), 4),
+                  "copy_s": round(statistics.median(copies), 4)}))
+"""
+SEALED = 1 << 30
+
+
 def run(argv, environment):
     return json.loads(subprocess.run(argv, env=environment, check=True, capture_output=True, text=True).stdout)
 
@@ -53,6 +71,11 @@ def main():
                 if bool(result["messages"]) != result["agent"]:
                     sys.exit(f"{language}: agent {result['agent']}, and {result['messages']} messages came")
                 results[language].append(result)
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+            buffers = {"HOLDFAST_BUFFERS": os.path.join(memory, "rank-00000"), "HOLDFAST_BUFFERS_LIMIT": str(2 * SEALED),
+                       "HOLDFAST_WORLD": "1"}
+            results["seal"] = {language: run([*argv, str(SEALED)], {**supervised, **buffers})
+                               for language, argv in (("c", [sys.argv[1]]), ("python", [sys.executable, "-c", SEALS]))}
         agent.close()
     print("RESULT " + json.dumps(results))
 

@@ -1,10 +1,10 @@
-"""PyTorch's side of scripts/bench/versus.sh: an elastic DDP job on CPUs (gloo) of about the same size as the fault
-tests' model, with a checkpoint every 10 steps.
+"""The one script of scripts/bench/versus.sh: DDP on CPUs (gloo), with a checkpoint every 10 steps.
 
-  versus_torch.py --folder FOLDER [--timeout_s 30]
+  versus_torch.py --folder FOLDER [--client | --nvrx] [--group-timeout-s S]
 
-Started by torchrun. Rank 0 appends a line of JSON per step to FOLDER/steps.jsonl. --timeout_s is the process group's:
-without it (PyTorch's default is 1800) the survivors of a silent node wait for half an hour.
+Rank 0 appends a line of JSON per step to FOLDER/steps.jsonl. --client: it uses Holdfast's client; --nvrx: it sends heartbeats to
+NVRx's rank monitor. --group-timeout-s: of the process group, 1800 by default as PyTorch's. Under srun alone it takes its place from
+SLURM's variables.
 """
 
 import argparse
@@ -18,13 +18,38 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 
+def place_from_slurm():
+    if "RANK" not in os.environ:
+        os.environ.update(
+            RANK=os.environ["SLURM_PROCID"],
+            WORLD_SIZE=os.environ["SLURM_NTASKS"],
+            LOCAL_RANK=os.environ["SLURM_LOCALID"],
+            MASTER_ADDR=os.environ["HEAD"],
+            MASTER_PORT="29500",
+        )
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", required=True)
-    parser.add_argument("--timeout_s", type=int, default=30)
+    parser.add_argument("--client", action="store_true")
+    parser.add_argument("--nvrx", action="store_true")
+    parser.add_argument("--group-timeout-s", type=int, default=1800)
     arguments = parser.parse_args()
+    place_from_slurm()
+    client = monitor = None
+    if arguments.client:
+        import holdfast
+
+        client = holdfast.open()
+        client.at(-1, "restoring")
+    if arguments.nvrx:
+        import nvidia_resiliency_ext.fault_tolerance as fault_tolerance
+
+        monitor = fault_tolerance.RankMonitorClient()
+        monitor.init_workload_monitoring()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=arguments.timeout_s))
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=arguments.group_timeout_s))
     torch.manual_seed(1)
     width, ffn, vocabulary = 128, 352, 512
     blocks = [
@@ -43,6 +68,8 @@ def main():
         step = state["step"]
         model.module.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
+    if client:
+        client.restored(step, "shared" if step else "fresh")
     tokens = torch.randint(0, vocabulary, (2, 129))
     while True:
         logits = model(tokens[:, :-1])
@@ -51,27 +78,24 @@ def main():
         loss.backward()
         optimizer.step()
         step += 1
-        if dist.get_rank() != 0:
-            continue
-        if step % 10 == 0:
-            torch.save(
-                {
+        if client:
+            client.at(step, "forward")
+        if monitor:
+            monitor.send_heartbeat()
+        time.sleep(0.1)
+        if dist.get_rank() == 0:
+            if step % 10 == 0:
+                state = {
                     "step": step,
                     "model": model.module.state_dict(),
                     "optimizer": optimizer.state_dict(),
-                },
-                checkpoint + ".new",
-            )
-            os.replace(checkpoint + ".new", checkpoint)
-        with open(os.path.join(arguments.folder, "steps.jsonl"), "a") as out:
-            line = {
-                "step": step,
-                "unix": time.time(),
-                "world": dist.get_world_size(),
-                "pid": os.getpid(),
-            }
-            out.write(json.dumps(line) + "\n")
+                }
+                torch.save(state, checkpoint + ".new")
+                os.replace(checkpoint + ".new", checkpoint)
+            with open(os.path.join(arguments.folder, "steps.jsonl"), "a") as file:
+                file.write(json.dumps({"step": step, "unix": time.time()}) + "\n")
+        if client and step % 10 == 0:
+            client.vote(step, arguments.folder)
 
 
-if __name__ == "__main__":
-    main()
+main()

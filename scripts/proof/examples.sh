@@ -8,52 +8,34 @@
 # and prints the same digest of its state. DDP without these lines loses a node, too, and goes on from what it finds.
 # Also printed: the lines of each example, and how many of them protect it (at most 150 and 30).
 # As root, with PyTorch as scripts/torch_env.sh finds or makes it: scripts/proof/examples.sh BUILD [EXAMPLE...]
-# EXAMPLE: ddp, fsdp, lightning_ddp, fit; all of them by default. Ends with one line RESULT {json}.
+# fsdp_buffers goes on from the memory of the nodes, and redoes at most one step.
+# EXAMPLE: ddp, fsdp, fsdp_buffers, lightning_ddp, accelerate_ddp, fit; all of them by default. Ends with one line RESULT {json}.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-(($#)) || { sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+(($#)) || { sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
 build=$(realpath "$1")
 shift
 examples=("$@")
-(($#)) || examples=(ddp fsdp lightning_ddp fit)
+(($#)) || examples=(ddp fsdp fsdp_buffers lightning_ddp accelerate_ddp fit)
 # shellcheck source=scripts/torch_env.sh
 source "$source/scripts/torch_env.sh"
-torch_throw_away=''
-pod_end() { rm -rf ${torch_throw_away:+"$torch_throw_away"}; }
-torch_env
-"$torch_python" -c 'import lightning' 2>/dev/null || "$torch_python" -m pip install --quiet --no-cache-dir lightning || die "no lightning here"
 set -- "$build/launcher/holdfast" "$build/src/train/holdfast-train" "$build/src/tools/cli/holdfast-tool"
-# shellcheck source=tests/support/fault.sh
-source "$source/tests/support/fault.sh"
+torch_packages=(lightning accelerate)
+# shellcheck source=tests/support/torch_pod.sh
+source "$source/tests/support/torch_pod.sh"
 
-# The nodes see no other folder of this machine. Links, where the file system allows, as it is gigabytes.
-share() { cp -al "$1" "$dir/shared/$2" 2>/dev/null || cp -r "$1" "$dir/shared/$2"; chmod -R a+rX "$dir/shared/$2"; }
-# What a user has in the shell: python3 with PyTorch and the client. Gloo is told its interface, as Open MPI is by the minipod.
-shell=("PYTHONPATH=/shared/torch:/shared/client" PYTHONDONTWRITEBYTECODE=1 GLOO_SOCKET_IFNAME=eth0)
-share "$("$torch_python" -c 'import site; print(site.getsitepackages()[0])')" torch
-base=$("$torch_python" -c 'import sys; print(sys.base_prefix)')
-if [[ $base != /usr ]]; then
-  share "$base" python
-  shell+=(PYTHONHOME=/shared/python LD_LIBRARY_PATH=/shared/python/lib "PATH=/shared/python/bin:/shared/opt/holdfast/bin:/usr/bin:/bin:/usr/sbin:/sbin")
-fi
-mkdir -p "$dir/shared/client"
-cp -r "$source/client/python/holdfast" "$dir/shared/client/"
-
-# The examples, and without their protection: NAME and plain_NAME.
-marker='(#|//) hf$'
-declare -A file=([ddp]=pytorch/ddp.py [fsdp]=pytorch/fsdp.py [lightning_ddp]=pytorch/lightning_ddp.py [fit]=mpi/fit.c)
+declare -A file=([ddp]=pytorch/ddp.py [fsdp]=pytorch/fsdp.py [fsdp_buffers]=pytorch/fsdp_buffers.py [lightning_ddp]=pytorch/lightning_ddp.py [accelerate_ddp]=pytorch/accelerate_ddp.py [fit]=mpi/fit.c)
 for example in "${examples[@]}"; do
   from=$source/examples/${file[$example]:?}
   to=$home/${from##*/} plain=$home/plain_${from##*/}
-  cp "$from" "$to"
-  grep -Ev "$marker" "$from" >"$plain"
+  add_example "$from"
   if [[ $from == *.c ]]; then
     for one in "$to" "$plain"; do
       mpicc -std=gnu99 -O2 -Wall -Wextra -I "$source/client" "$one" "$build/client/libholdfast.a" -lpthread -o "${one%.c}" || exit 1
     done
   fi
 done
-chmod -R a+rX "$home" "$dir/shared/client"
+chmod -R a+rX "$home"
 
 # begin PROGRAM RUN STEPS EVERY FOLDER: submits it; sets `run` and `job`.
 begin() {
@@ -65,16 +47,9 @@ begin() {
     --set cluster.ranks_per_node=1 --set "rank.launch=$launch" --set supervise.hang_floor_s=30) ||
     { echo "Bail out! submit failed"; exit 1; }
 }
-attempts() { events "$run" | jq -s 'map(select(.event == "attempt_planned")) | length'; }
 never=1000000000 # steps
-has_attempts() { (($(attempts) >= $1)); }
-newest_durable() { events "$run" | jq -s 'map(select(.event == "checkpoint_durable").step) | max // -1'; }
 restored_step() { events "$run" | jq -s 'map(select(.event == "restored" and .attempt == 2))[0].step // -1'; }
 has_restored() { (($(restored_step) > 0)); }
-# What rank 0 said last: the word after "step" or "digest".
-said() { sed -n "s/.*\<$1 \([0-9a-f]*\).*/\1/p" "$home/$run/logs/attempt-$(printf %04d "$(attempts)")/rank-00000.log" | tail -n 1; }
-show_failure() { ((failed == before_failed)) || { show_record "$run" | sed 's/^/# /'; before_failed=$failed; }; }
-before_failed=0
 
 # lose_node: the node of slot 1.
 lose_node() {
@@ -99,15 +74,6 @@ plain_loses_node() {
   show_failure
 }
 
-# Steps that rank 0 has reported.
-now_at() { tail -n 1 "$home/$run/logs/metrics.jsonl" | jq -s '.[0].step // 0'; }
-reaches() { (($(now_at) >= $1)); }
-holds_still() {
-  local now
-  now=$(now_at)
-  sleep 2
-  [[ $(now_at) == "$now" ]]
-}
 order() { check "$run: $1" mini exec holdfast ctl "/shared/home/$run" "$1"; }
 
 declare -A stopped_at digests
@@ -127,11 +93,16 @@ prove() {
   saved=$(newest_durable)
   lose_node
   check "$run: it comes back from its checkpoint" soon 120 has_restored
-  check "$run: from the newest durable one" equal "$(restored_step)" "$saved"
+  if [[ $example == *_buffers ]]; then
+    check "$run: from copies in the memory of nodes" equal "$(events "$run" | jq -rs 'map(select(.event == "restored" and .attempt == 2))[0].level')" partner
+  else
+    check "$run: from the newest durable one" equal "$(restored_step)" "$saved"
+  fi
   check "$run: it trains on" soon 180 reaches $((plain_step > saved + 100 ? plain_step : saved + 100))
   order stop
   ends_as stopped 93
   check "$run: two attempts" equal "$(result "$run" '.attempts | length')" 2
+  [[ $example != *_buffers ]] || check "$run: at most one step was redone" at_least 1 "$(result "$run" '.attempts[0].lost_steps')"
   stopped_at[$example]=$(said step) digests[$example]=$(said digest)
   check "$run: it saved the step at which it stopped" equal "$(newest_durable)" "${stopped_at[$example]}"
   mini revive-node "$lost"

@@ -227,6 +227,14 @@ def holdfast_torch(*words):
     assert done.returncode == 0, done.stderr
 
 
+def export_dcp(programs, run, folder):
+    """As a user does it who has this interpreter first in PATH."""
+    environment = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
+    command = [programs.tool_path, "ckpt", "export", run, "--dcp", folder]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
 def back_again(programs, run, folder, dcp_folder, scratch):
     """DCP to safetensors to a checkpoint: the weights have the digests that they had."""
     weights, again = scratch / f"{run.name}.safetensors", scratch / f"{run.name}-again"
@@ -251,14 +259,14 @@ def main(build, scratch):
     for ranks in (2, 4):
         run, dcp_folder = scratch / f"ranks-{ranks}", scratch / f"ranks-{ranks}-dcp"
         train(programs, small, token_file, run, ranks, 3, group=2)
-        holdfast_torch("export-dcp", run, dcp_folder)
+        export_dcp(programs, run, dcp_folder)
         for world in WORLDS:
             start(rank_of_proof, world, scratch, run, small, dcp_folder)
         assert back_again(programs, run, small, dcp_folder, scratch) == tensors
         print(f"{run.name}: {tensors} tensors back from DCP, bit for bit", flush=True)
     run, dcp_folder = scratch / "large-run", scratch / "large-dcp"
     train(programs, large, token_file, run, 2, 1, group=2)
-    holdfast_torch("export-dcp", run, dcp_folder)
+    export_dcp(programs, run, dcp_folder)
     start(rank_of_race, 2, scratch, run, dcp_folder)
     race = json.loads((scratch / "race.json").read_text())
     ratio = statistics.median(theirs / ours for ours, theirs in zip(race["holdfast"], race["dcp"]))

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <linux/magic.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -52,6 +53,18 @@ std::string read_text(const fs::path& path) {
     if (n == 0) return text;
     text.append(buffer, as_size(n));
   }
+}
+
+std::string read_end(const fs::path& path, std::uint64_t bytes) {
+  const Fd fd = open(path, O_RDONLY);
+  struct stat facts {};
+  if (::fstat(fd.get(), &facts) != 0) throw system_error("cannot read " + path.string(), errno);
+  const std::uint64_t size = static_cast<std::uint64_t>(facts.st_size), wanted = std::min(bytes, size);
+  std::string text(wanted, '\0');
+  const ssize_t got = ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(size - wanted));
+  if (got < 0) throw system_error("cannot read " + path.string(), errno);
+  text.resize(as_size(got));
+  return text;
 }
 
 void write_all(int fd, const void* data, std::size_t bytes, std::uint64_t offset, const fs::path& path) {
@@ -135,6 +148,17 @@ bool on_node(const fs::path& path) {
       0xf2f52010 /* F2FS */, EROFS_SUPER_MAGIC_V1};
   return std::find(on_this_node.begin(), on_this_node.end(), static_cast<std::uint32_t>(facts.f_type)) !=
          on_this_node.end();
+}
+
+void close_folder(const fs::path& folder) {
+  const mode_t mask = ::umask(077);
+  ::umask(mask);
+  struct stat facts {};
+  if (::stat(folder.c_str(), &facts) != 0) throw system_error("cannot look at " + folder.string(), errno);
+  const mode_t now = facts.st_mode & 07777, closed = now & (S_ISGID | (0750 & ~mask));
+  // Not in vain: it would take the group's bit from a folder whose group is not the owner's.
+  if (closed != now && ::chmod(folder.c_str(), closed) != 0)
+    throw system_error("cannot make " + folder.string() + " private", errno);
 }
 
 bool is_there(const fs::path& path) {

@@ -27,9 +27,14 @@ class Fd {
   int fd_ = -1;
 };
 
+/// Modes of new files, before the umask takes from them.
+constexpr unsigned for_owner = 0600, for_group = 0640;
+
 /// Opens with O_CLOEXEC; an Error names the path.
-Fd open(const fs::path& path, int flags, unsigned mode = 0600);
+Fd open(const fs::path& path, int flags, unsigned mode = for_group);
 std::string read_text(const fs::path& path);
+/// The last `bytes` of a file, or all of it.
+std::string read_end(const fs::path& path, std::uint64_t bytes);
 /// Writes all bytes at `offset`; an Error on a short write, ENOSPC included.
 void write_all(int fd, const void* data, std::size_t bytes, std::uint64_t offset,
                const fs::path& path_for_message);
@@ -45,10 +50,13 @@ void sync_folder(const fs::path& folder);
 fs::path name_aside(const fs::path& path);
 /// Writes a file beside `path`, fsync, rename over `path`, fsync the folder: readers see the old text or the
 /// new one.
-void replace_atomically(const fs::path& path, std::string_view text, unsigned mode = 0600);
+void replace_atomically(const fs::path& path, std::string_view text, unsigned mode = for_group);
 /// Creates the file if and only if it does not exist (O_EXCL), fsyncs file and folder; false when it already
 /// exists.
-bool create_exclusively(const fs::path& path, std::string_view text, unsigned mode = 0600);
+bool create_exclusively(const fs::path& path, std::string_view text, unsigned mode = for_group);
+/// Takes from a folder whatever others may do with it, what its group may beside reading, and what the umask
+/// would take from a new one. Nobody gains a right.
+void close_folder(const fs::path& folder);
 /// False also for what cannot be looked at.
 bool is_there(const fs::path& path);
 /// It lies on a file system of this node's own (a disk, memory): neither on one of a network nor on one that

@@ -40,6 +40,7 @@ std::vector<std::string> to_variables(const RankEnv& p) {
           "HOLDFAST_RUN_DIR=" + p.run_dir.string(),
           "HOLDFAST_AGENT_SOCKET=" + p.agent_socket.string(),
           "HOLDFAST_KEY_FILE=" + p.key_file.string(),
+          "HOLDFAST_HEARTBEAT_FILE=" + p.heartbeat_file.string(),
           "RANK=" + text(p.rank),
           "WORLD_SIZE=" + text(p.world),
           "LOCAL_RANK=" + text(p.local_rank),
@@ -56,7 +57,10 @@ std::vector<std::string> to_variables(const RankEnv& p) {
           "TORCHELASTIC_MAX_RESTARTS=" + text(std::numeric_limits<int>::max()),
           "TORCHELASTIC_RUN_ID=" + p.run_dir.filename().string(),
           "HOLDFAST_TRUSTED_STEP=" + std::to_string(p.trusted_step),
-          "HOLDFAST_DURABLE_STEPS=" + text_of_steps(p.durable_steps)};
+          "HOLDFAST_DURABLE_STEPS=" + text_of_steps(p.durable_steps),
+          "HOLDFAST_BUFFERS=" + p.buffers.string(),
+          "HOLDFAST_BUFFERS_LIMIT=" + std::to_string(p.buffers_limit),
+          "HOLDFAST_SEALED=" + p.sealed};
 }
 
 std::string text_of_steps(const std::vector<std::int64_t>& steps) {
@@ -86,6 +90,7 @@ std::optional<RankEnv> rank_env_from_environment() {
   p.run_dir = *run_dir;
   p.agent_socket = env::get_or("HOLDFAST_AGENT_SOCKET", "");
   p.key_file = env::get_or("HOLDFAST_KEY_FILE", "");
+  p.heartbeat_file = env::get_or("HOLDFAST_HEARTBEAT_FILE", "");
   p.master_address = env::get_or("MASTER_ADDR", ""),
   p.master_port = static_cast<int>(env::get_integer("MASTER_PORT").value_or(0));
   p.trusted_step = env::get_integer("HOLDFAST_TRUSTED_STEP").value_or(-1);

@@ -24,6 +24,8 @@ struct RankEnv {
       agent_socket;  ///< HOLDFAST_AGENT_SOCKET: the agent's Unix socket on this node; empty: bare mode
   /// HOLDFAST_KEY_FILE: 64 hex digits, mode 0600: the key by which this rank proves to its agent who it is
   std::filesystem::path key_file;
+  /// HOLDFAST_HEARTBEAT_FILE: a program without the client may touch it to show that it lives
+  std::filesystem::path heartbeat_file;
   std::string master_address;  ///< MASTER_ADDR: host of rank 0
   int master_port = 0;         ///< MASTER_PORT
   /// HOLDFAST_TRUSTED_STEP: state of later steps may be wrong (a comparison of the attempt before it did not
@@ -33,6 +35,12 @@ struct RankEnv {
   /// HOLDFAST_DURABLE_STEPS, "300,200": the newest steps that by the record of the run have a checkpoint. A
   /// folder that does not show them does not show a new run.
   std::vector<std::int64_t> durable_steps = {};
+  /// Of snapshot buffers (client/buffers.c), which our trainer does not use. HOLDFAST_BUFFERS: this rank's
+  /// folder; empty: there are none. HOLDFAST_BUFFERS_LIMIT: bytes of a generation.
+  std::filesystem::path buffers = {};
+  std::int64_t buffers_limit = 0;
+  /// HOLDFAST_SEALED, "STEP ATTEMPT LEVEL": the state in them from which the attempt starts; empty: none.
+  std::string sealed = {};
 };
 
 /// "NAME=value" for the rank, both spellings.

@@ -11,12 +11,15 @@ namespace holdfast {
 /// Where runs lie whose run.dir is not set, by their names; relative to the working folder.
 constexpr std::string_view runs_folder = "runs";
 
-/// 0700, on the shared file system, owned by one job at a time.
+/// On the shared file system, owned by one job at a time. Its group may read it where the umask says so, but
+/// for the secret and the settings as they are.
 struct RunDir {
   std::filesystem::path path;
 
-  std::filesystem::path config() const { return path / "config.toml"; }  ///< resolved settings
-  /// NNNN.toml: the settings of each job of the run, by its first term.
+  std::filesystem::path config() const { return path / "config.toml"; }  ///< 0600, resolved settings
+  /// The same for the group: values that may be secret are not shown.
+  std::filesystem::path settings() const { return path / "settings.toml"; }
+  /// NNNN.toml, 0600: the settings of each job of the run, by its first term.
   std::filesystem::path configs() const { return path / "config"; }
   std::filesystem::path model() const { return path / "model.toml"; }      ///< resolved model file
   std::filesystem::path cluster() const { return path / "cluster.toml"; }  ///< resolved cluster file

@@ -112,7 +112,7 @@ int exit_status(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-pid_t spawn(const Command& command) { return spawn(command, Streams{}); }
+pid_t spawn(const Command& command) { return spawn(command, Streams{command.input}); }
 
 Finished run(const Command& command, std::chrono::milliseconds limit, const std::string& input) {
   int in[2], out[2], err[2];

@@ -19,6 +19,7 @@ struct Command {
   bool new_session = false;      ///< setsid(): survives its parent's terminal and can be killed as a group
   bool die_with_parent = false;  ///< SIGKILL when the thread that started it ends
   bool block_sigterm = false;    ///< in the child and in its children
+  int input = -1;                ///< becomes stdin; inherited when negative
 };
 
 /// Starts the program and returns its pid. The caller waits for it. Signals are at their defaults in the

@@ -110,6 +110,9 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("slurm.time", &C::slurm, &Slurm::time, "as sbatch --time, D-HH:MM:SS");
   t.add("slurm.constraint", &C::slurm, &Slurm::constraint, "as sbatch --constraint");
   t.add("slurm.bundle", &C::slurm, &Slurm::bundle, "bundle to bring to nodes that have nothing of Holdfast");
+  t.add("slurm.comment_s", &C::slurm, &Slurm::comment_s,
+        "s between updates of the job's comment in SLURM, which says step, loss and state; 0: none",
+        between(0, 86400));
   t.add("slurm.extra", &C::slurm, &Slurm::extra, "further sbatch arguments, one per element");
 
   t.add("container.image", &C::container, &Container::image, "image in which the agents and ranks run");
@@ -130,6 +133,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "client: it speaks to its agent; sigterm: it saves on SIGTERM and ends; plain: neither; auto: plain, "
         "unless it speaks");
   t.add("rank.environment", &C::rank, &Rank::environment, "\"NAME=value\" added for every rank");
+  t.add("rank.warm", &C::rank, &Rank::warm,
+        "modules that are imported before a Python program needs them, in interpreters that wait");
   t.add("rank.directory", &C::rank, &Rank::directory,
         "where ranks work; empty: other programs than holdfast-train where the run was submitted");
 
@@ -147,6 +152,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "times what a phase has taken so far, or is planned: then a rank is hung", at_least(1));
   t.add("supervise.hang_floor_s", &C::supervise, &Supervise::hang_floor_s, "... but not before so long",
         at_least(1));
+  t.add("supervise.hang_outside_s", &C::supervise, &Supervise::hang_outside_s,
+        "the same for programs that do not report: without any sign of life; 0: never", at_least(0));
   t.add("supervise.straggler_ratio", &C::supervise, &Supervise::straggler_ratio,
         "compute time over the ranks' median that makes a straggler", at_least(1));
   t.add("supervise.on_straggler", &C::supervise, &Supervise::on_straggler,
@@ -209,6 +216,10 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "what the backward pass computes again");
   t.add("train.device", &C::train, &Train::device, "auto, cpu or cuda");
   t.add("train.deterministic", &C::train, &Train::deterministic, "the same bits at every run on a GPU");
+  t.add(
+      "train.peak_tflops", &C::train, &Train::peak_tflops,
+      "TFLOP/s of one rank's device in bf16, for the MFU in the metrics; 0: as known of the GPU by its name",
+      at_least(0));
 
   t.add("eval.every", &C::eval, &Eval::every, "steps between losses on data.validation; 0: never",
         at_least(0));
@@ -293,6 +304,11 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("checkpoint.keep", &C::checkpoint, &Checkpoint::keep, "newest checkpoints that stay", at_least(1));
   t.add("checkpoint.archive_h", &C::checkpoint, &Checkpoint::archive_h,
         "the first checkpoint of every so many hours stays too; 0: none", at_least(0));
+  t.add("checkpoint.keep_files", &C::checkpoint, &Checkpoint::keep_files,
+        "newest checkpoints of another program's files that stay; 0: all", at_least(0));
+  t.add("checkpoint.check_files_gib", &C::checkpoint, &Checkpoint::check_files_gib,
+        "another program's checkpoint of at most so much is read whole before it begins from it",
+        at_least(0));
   t.add("checkpoint.when_busy", &C::checkpoint, &Checkpoint::when_busy,
         "the save before is still being written: wait, or skip this one");
   t.add("checkpoint.read_back", &C::checkpoint, &Checkpoint::read_back,

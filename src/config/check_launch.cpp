@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <string_view>
 
 #include "src/config/check_parts.hpp"
 #include "src/config/load.hpp"
+#include "src/config/python_command.hpp"
 #include "src/config/refuse.hpp"
 
 namespace holdfast::config {
@@ -86,11 +88,34 @@ void check_container(const Container& c) {
     for (const auto& option : c.extra) check_pyxis_option(option);
 }
 
+/// "torch", "a.b_2": what Python's import statement takes.
+bool is_module(const std::string& name) {
+  bool begins = true;
+  for (const char c : name) {
+    const bool letter = std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
+    if (!letter && (begins || (c != '.' && std::isdigit(static_cast<unsigned char>(c)) == 0))) return false;
+    begins = c == '.';
+  }
+  return !begins;
+}
+
+void check_slurm(const Slurm& s) {
+  constexpr int least_s = 60;
+  if (s.comment_s > 0 && s.comment_s < least_s)
+    refuse(fmt::format("slurm.comment_s = {} is too short", s.comment_s),
+           "each update is a request to slurmctld", fmt::format("Use {} or more, or 0 for none?", least_s));
+}
+
 void check_rank(const Rank& r) {
   if (r.command.empty() || r.command.front().empty())
     refuse("rank.command is empty", "a rank needs a program", "Leave it out for holdfast-train?");
   if (own_trainer(r) && r.kind != RankKind::automatic)
     refuse("rank.kind is for other programs", "holdfast-train always speaks to its agent", "Leave it out?");
+  if (!r.warm.empty() && !python_command(r.command))
+    refuse("rank.warm is for a Python program",
+           "rank.command is not a Python interpreter with a script or with -m and a module", "Leave it out?");
+  for (const auto& module : r.warm)
+    if (!is_module(module)) refuse("rank.warm holds what is no module", "'" + module + "'", "");
   for (const auto& entry : r.environment) {
     const auto equals = entry.find('=');
     if (equals == std::string::npos || equals == 0)
@@ -110,6 +135,7 @@ void check_launch(const RunConfig& config, ErrorList& refused) {
   refused.of([&] { check_shrinking(config); });
   refused.of([&] { check_container(config.container); });
   refused.of([&] { check_rank(config.rank); });
+  refused.of([&] { check_slurm(config.slurm); });
 }
 
 }  // namespace holdfast::config

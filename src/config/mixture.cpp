@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <span>
 
 #include "src/base/error.hpp"
 
@@ -42,6 +45,18 @@ std::vector<MixturePart> mixture_of(const Data& data) {
                 fmt::format("there can be {}", max_mixture_parts), "Prepare some of them as one token file?");
   std::vector<MixturePart> out;
   for (const std::string& text : data.mixture) out.push_back(parse_part(text));
+  return out;
+}
+
+std::vector<std::string> names_of_parts(const std::vector<MixturePart>& parts) {
+  const auto stem = [](const MixturePart& part) { return std::filesystem::path(part.path).stem().string(); };
+  std::vector<std::string> out;
+  for (const MixturePart& part : parts) {
+    const auto alike = std::ranges::count(parts, stem(part), stem);
+    const auto before = std::ranges::count(std::span(parts.data(), &part), part.path, &MixturePart::path);
+    out.push_back(alike == 1 ? stem(part) : part.path);
+    if (before > 0) out.back() += fmt::format(" ({})", before + 1);
+  }
   return out;
 }
 

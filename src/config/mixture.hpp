@@ -18,6 +18,9 @@ constexpr std::size_t max_mixture_parts = 256;
 /// data.tokens as the only part, or the texts "PATH WEIGHT" of data.mixture in their order; empty when
 /// neither is set. Throws Error (usage): both are, a weight is not a number above 0, too many parts.
 std::vector<MixturePart> mixture_of(const Data& data);
+/// How metrics name the parts: by the name of the file without its ending, or by the path where two have the
+/// same one.
+std::vector<std::string> names_of_parts(const std::vector<MixturePart>& parts);
 /// The text of a part.
 std::string text_of(const MixturePart& part);
 

@@ -62,6 +62,8 @@ struct Slurm {
   std::vector<std::string> extra;  ///< further sbatch arguments, one per element, never evaluated by a shell
   std::string
       bundle;  ///< archive made by scripts/bundle.sh that the job brings to its nodes; "": Holdfast is there
+  int comment_s =
+      300;  ///< how often the job's comment says how the run gets on, 60 s or more; 0: it is left alone
   bool operator==(const Slurm&) const = default;
 };
 
@@ -83,6 +85,7 @@ struct Rank {
                                 ///< holdfast-train, else direct
   RankKind kind = RankKind::automatic;   ///< what may be promised of it; holdfast-train always speaks
   std::vector<std::string> environment;  ///< "NAME=value" added for every rank
+  std::vector<std::string> warm;         ///< modules that waiting Python interpreters have imported before
   std::string directory;  ///< where ranks work; "": another program than holdfast-train where the run was
                           ///< submitted, holdfast-train in the run directory
   bool operator==(const Rank&) const = default;
@@ -96,8 +99,10 @@ struct Supervise {
   int start_s = 60;              ///< every rank must have called home this long after its attempt began
   int step_s =
       600;  ///< a rank that is alive but shows no progress for so long is hung, whatever is known of its pace
-  double hang_factor = 3;        ///< for so many times what a phase has taken so far, or is planned, ...
-  int hang_floor_s = 5;          ///< ... or for so long, whichever is more
+  double hang_factor = 3;  ///< for so many times what a phase has taken so far, or is planned, ...
+  int hang_floor_s = 5;    ///< ... or for so long, whichever is more
+  int hang_outside_s =
+      300;  ///< the same floor for programs that do not report, seen from outside; 0: they are never hung
   double straggler_ratio = 1.5;  ///< own compute time of a step over the ranks' median that makes a straggler
   OnStraggler on_straggler = OnStraggler::report;
   int stop_s = 10;         ///< ranks asked to end get so long before SIGKILL
@@ -156,6 +161,8 @@ struct Train {
   Device device = Device::automatic;  ///< auto: a GPU where there is one that can be used
   bool deterministic =
       true;  ///< on a GPU: the same bits at every run; false: faster, and no two runs are the same
+  double peak_tflops = 0;  ///< TFLOP/s of one rank's device in bf16, for the MFU; 0: of GPUs that are known
+                           ///< by name (peak_flops_of), of others none
   bool operator==(const Train&) const = default;
 };
 
@@ -266,6 +273,9 @@ struct Checkpoint {
   double max_overhead = 0.03;             ///< auto: saving may take this part of the time
   int keep = 3;                           ///< newest committed checkpoints to keep
   double archive_h = 0;                   ///< also keep the first checkpoint of every so many hours; 0: none
+  int keep_files = 0;                     ///< the same as keep for those of another program; 0: all stay
+  double check_files_gib = 4;             ///< before another program begins from a checkpoint of at most so
+                                          ///< much, all of it is read; of a larger one sizes are compared
   WhenBusy when_busy = WhenBusy::wait;    ///< a save is due, and the one before it is still being written
   ReadBack read_back = ReadBack::sample;  ///< a writer reads so much of its file again before it votes yes
   int commit_s =

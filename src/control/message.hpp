@@ -50,6 +50,11 @@ struct RankWaits {
   int rank = -1, attempt = 0;
   Waits waits;
 };
+/// All snapshot buffers of the rank hold the state of this step.
+struct RankSealed {
+  int rank = -1, attempt = 0;
+  std::int64_t step = -1;
+};
 struct RankRestored {
   int rank = -1, attempt = 0;
   Restored from;
@@ -99,6 +104,15 @@ struct RankFlight {
   int rank = -1, attempt = 0;
   std::int64_t silent_ms = 0;  ///< since the last message of the process, which also sends while it waits
   std::vector<flight::FlightGroup> groups;  ///< empty without a flight record
+};
+/// Agent to leader, every second, of each rank of its node that does not report: its last sign of life, as
+/// seen from outside (launcher/agent/ranks/signs_of_life.hpp).
+struct RankSeen {
+  int rank = -1, attempt = 0;
+  std::int64_t still_ms = 0;     ///< since the sign, or since the first look
+  std::string sign;              ///< "output", "heartbeat", "files", "network", "links"; "": none yet
+  std::int64_t cpu_percent = 0;  ///< of a core, in the last second
+  std::string state;  ///< of its processes, as the kernel's letter: T if one is stopped, else D, R, S
 };
 /// Two values that must be equal were not: silent data corruption. Logical rank 0 reports it for all.
 struct RankDoubt {
@@ -185,9 +199,38 @@ struct LeaderBeat {
 struct Clear {
   int term = 0, attempt = 0;
 };
+/// What the snapshot buffers of a rank hold, by a seal in the memory of a node.
+struct SealedState {
+  int rank = -1;
+  std::int64_t step = -1;
+  int attempt = 0, world = 0;  ///< of the rank that sealed it
+  bool copy = false;           ///< of a rank of another node
+  bool operator==(const SealedState&) const = default;
+};
 struct Cleared {
   int attempt = 0;
   int free_port = 0;  ///< on which a program could listen on this node just now; 0: none was found
+  int mover = 0;      ///< port of its mover; 0: it has none
+  std::vector<SealedState> sealed = {};
+};
+/// Leader to agent: have the state (step, of_attempt) of these ranks on this node. Answered by StateFetched.
+struct FetchState {
+  struct From {
+    int rank = -1;
+    std::string node;  ///< that has it
+    int port = 0;      ///< of its mover
+  };
+  int attempt = 0;
+  std::int64_t step = -1;
+  int of_attempt = 0;
+  std::vector<From> from;
+};
+struct StateFetched {
+  int attempt = 0;
+  std::int64_t step = -1;
+  int of_attempt = 0;
+  int rank = -1;    ///< whose state cannot be had; -1: all are there
+  std::string why;  ///< "": all are there
 };
 /// Ranks are sent at most this many of the durable steps: the newest ones.
 inline constexpr std::size_t max_durable_steps = 64;
@@ -198,6 +241,10 @@ struct StartRanks {
   std::vector<std::string> nodes;                ///< by slot
   std::int64_t trusted_step = -1;                ///< newest state that may be restored (RankEnv)
   std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that must exist (RankEnv)
+  std::vector<int> movers = {};                  ///< port of each slot's mover; 0: it has none
+  std::int64_t sealed_step = -1;                 ///< the state in snapshot buffers to start from; -1: none
+  int sealed_attempt = 0;
+  std::string sealed_level = {};  ///< "local" or "partner"
 };
 /// Leader to agent: the run is over; end all processes and exit with this code.
 struct Finish {
@@ -263,21 +310,23 @@ struct Answer {
 };
 
 /// All there are.
-using Message =
-    std::variant<Hello, RankStarted, RankProgress, RankMetrics, RankWaits, RankRestored, RankVote, NodeVotes,
-                 RankFinished, RankFailed, RankExited, RankFlight, RankDoubt, Taken, CommitOutcome, Pause,
-                 Inject, PmixRank, PmixFence, PmixFenced, PmixQuestion, PmixPublished, PmixRepeat, Beat,
-                 LeaderBeat, Clear, Cleared, StartRanks, NodeSigns, NodeHealth, CheckNode, DumpStacks, Stacks,
-                 Finish, Drain, Order, OrderTaken, Answer>;
+using Message = std::variant<Hello, RankStarted, RankProgress, RankMetrics, RankWaits, RankRestored, RankVote,
+                             RankSealed, NodeVotes, RankFinished, RankFailed, RankExited, RankFlight,
+                             RankSeen, RankDoubt, Taken, CommitOutcome, Pause, Inject, PmixRank, PmixFence,
+                             PmixFenced, PmixQuestion, PmixPublished, PmixRepeat, Beat, LeaderBeat, Clear,
+                             Cleared, FetchState, StateFetched, StartRanks, NodeSigns, NodeHealth, CheckNode,
+                             DumpStacks, Stacks, Finish, Drain, Order, OrderTaken, Answer>;
 
 // What each end may be sent. decode() refuses whatever else comes, and the receiver visits every alternative.
-using AgentToLeader = std::variant<Beat, Cleared, RankStarted, RankWaits, RankRestored, NodeVotes, RankDoubt,
-                                   RankFlight, RankFinished, RankFailed, RankExited, PmixFence, PmixQuestion,
-                                   PmixPublished, NodeSigns, NodeHealth, Stacks, Drain, Order>;
-using LeaderToAgent = std::variant<LeaderBeat, Clear, StartRanks, PmixFenced, PmixQuestion, PmixPublished,
-                                   CommitOutcome, Drain, Pause, CheckNode, DumpStacks, OrderTaken, Finish>;
-using RankToAgent = std::variant<RankProgress, RankMetrics, RankWaits, RankRestored, RankVote, RankDoubt,
-                                 RankFinished, RankFailed>;
+using AgentToLeader =
+    std::variant<Beat, Cleared, StateFetched, RankStarted, RankWaits, RankRestored, NodeVotes, RankDoubt,
+                 RankFlight, RankSeen, RankFinished, RankFailed, RankExited, PmixFence, PmixQuestion,
+                 PmixPublished, NodeSigns, NodeHealth, Stacks, Drain, Order>;
+using LeaderToAgent =
+    std::variant<LeaderBeat, Clear, FetchState, StartRanks, PmixFenced, PmixQuestion, PmixPublished,
+                 CommitOutcome, Drain, Pause, CheckNode, DumpStacks, OrderTaken, Finish>;
+using RankToAgent = std::variant<RankProgress, RankMetrics, RankWaits, RankRestored, RankVote, RankSealed,
+                                 RankDoubt, RankFinished, RankFailed>;
 using PmixToAgent = std::variant<PmixRank, PmixFence, PmixQuestion, PmixPublished>;
 using AgentToPmix = std::variant<PmixFenced, PmixQuestion, PmixPublished, PmixRepeat>;
 using AgentToRank = std::variant<CommitOutcome, Drain, Pause, Inject, Taken>;

@@ -12,7 +12,7 @@ inline constexpr std::size_t max_local_ranks = 4096, max_payload = NodeVotes::ma
 
 inline constexpr Range a_rank{0, max_ranks}, rank_or_none{-1, max_ranks}, node_or_none{-1, max_nodes},
     a_count{0, INT32_MAX}, a_step{-1, max_steps}, a_pid{0, max_pids}, a_status{-1, 65535},
-    a_span{0, max_steps};
+    a_span{0, max_steps}, a_port{0, 65535};
 inline constexpr Text a_name{256}, a_word{64};
 inline constexpr Words a_text{4096};
 inline constexpr List<Range> step_list{0, max_durable_steps, {0, max_steps}};
@@ -141,6 +141,14 @@ void fields(auto& f, Is<RankVote> auto& m) {
   f("stall_us", m.stall_us, a_span);
 }
 
+template <>
+inline constexpr const char* name_on_wire<RankSealed> = "sealed";
+void fields(auto& f, Is<RankSealed> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("step", m.step, a_step);
+}
+
 void fields(auto& f, Is<NodeVotes::Vote> auto& m) {
   f("rank", m.rank, a_rank);
   f("ok", m.ok, Flag{});
@@ -187,6 +195,17 @@ void fields(auto& f, Is<RankFlight> auto& m) {
   f("attempt", m.attempt, a_count);
   f("silent_ms", m.silent_ms, a_span);
   f("groups", m.groups, up_to(flight::FlightRecorder::groups, Object{}));
+}
+
+template <>
+inline constexpr const char* name_on_wire<RankSeen> = "seen";
+void fields(auto& f, Is<RankSeen> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("still_ms", m.still_ms, a_span);
+  f("sign", m.sign, a_word);
+  f("cpu_percent", m.cpu_percent, a_span);
+  f("state", m.state, a_word);
 }
 
 template <>
@@ -305,11 +324,44 @@ void fields(auto& f, Is<Clear> auto& m) {
   f("attempt", m.attempt, a_count);
 }
 
+void fields(auto& f, Is<SealedState> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("step", m.step, a_step);
+  f("attempt", m.attempt, a_count);
+  f("world", m.world, Range{1, max_ranks});
+  f("copy", m.copy, Flag{});
+}
 template <>
 inline constexpr const char* name_on_wire<Cleared> = "cleared";
 void fields(auto& f, Is<Cleared> auto& m) {
   f("attempt", m.attempt, a_count);
-  f("free_port", m.free_port, Range{0, 65535});
+  f("free_port", m.free_port, a_port);
+  f("mover", m.mover, a_port);
+  f("sealed", m.sealed, up_to(4 * max_local_ranks, Object{}));
+}
+
+void fields(auto& f, Is<FetchState::From> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("node", m.node, a_name);
+  f("port", m.port, a_port);
+}
+template <>
+inline constexpr const char* name_on_wire<FetchState> = "fetch_state";
+void fields(auto& f, Is<FetchState> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("step", m.step, a_step);
+  f("of_attempt", m.of_attempt, a_count);
+  f("from", m.from, up_to(max_local_ranks, Object{}));
+}
+
+template <>
+inline constexpr const char* name_on_wire<StateFetched> = "state_fetched";
+void fields(auto& f, Is<StateFetched> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("step", m.step, a_step);
+  f("of_attempt", m.of_attempt, a_count);
+  f("rank", m.rank, rank_or_none);
+  f("why", m.why, a_text);
 }
 
 template <>
@@ -319,11 +371,15 @@ void fields(auto& f, Is<StartRanks> auto& m) {
   f("attempt", m.attempt, a_count);
   f("slot", m.slot, Range{0, max_nodes - 1});
   f("ranks_per_node", m.ranks_per_node, Range{1, max_local_ranks});
-  f("master_port", m.master_port, Range{0, 65535});
+  f("master_port", m.master_port, a_port);
   f("master", m.master, a_name);
   f("nodes", m.nodes, List<Text>{1, max_nodes, a_name});
   f("trusted_step", m.trusted_step, a_step);
   f("durable_steps", m.durable_steps, step_list);
+  f("movers", m.movers, up_to(max_nodes, a_port));
+  f("sealed_step", m.sealed_step, a_step);
+  f("sealed_attempt", m.sealed_attempt, a_count);
+  f("sealed_level", m.sealed_level, a_word);
 }
 
 template <>

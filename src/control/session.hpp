@@ -37,6 +37,8 @@ class Session {
   /// Takes a handshake line (without its newline) and returns the line to answer with, if any. False: the
   /// other end does not have the secret, or uses another version; `why` says which.
   bool handshake(std::string_view line, std::optional<std::string>& answer, std::string& why);
+  /// A key for `use`, which only the two ends of this connection know.
+  Key derive(std::string_view use) const { return mac(session_, use); }
   bool established() const { return established_; }
   /// The other end has proved that it is this rank, and nothing else; nothing: that it knows the secret.
   const std::optional<RankId>& proved_rank() const { return rank_; }

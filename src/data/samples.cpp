@@ -93,9 +93,10 @@ Samples::Place Samples::place(std::int64_t sample) const {
   return {source, samplers_[source].first_token(number * quotas_[source] + at)};
 }
 
-void Samples::read(std::int64_t sample, const Row& row) const {
+int Samples::read(std::int64_t sample, const Row& row) const {
   const Place p = place(sample);
   read_window(sources_[p.source].file, p.first_token, boundaries_, row);
+  return static_cast<int>(p.source);
 }
 
 }  // namespace holdfast::data

@@ -43,8 +43,9 @@ class Samples {
   std::string identity() const;
   /// Some row may have more than one document.
   bool has_boundaries() const { return has_boundaries_; }
-  /// `sample` >= 0, counted over the whole run.
-  void read(std::int64_t sample, const Row& row) const;
+  int sources() const { return static_cast<int>(sources_.size()); }
+  /// `sample` >= 0, counted over the whole run. Returns its source.
+  int read(std::int64_t sample, const Row& row) const;
 
   struct Place {
     std::size_t source = 0;

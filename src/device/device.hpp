@@ -34,6 +34,10 @@ class Device {
   virtual ~Device() = default;
   /// For people: "CPU, 2 threads", "NVIDIA H200 (139.8 GiB), driver 580.65".
   virtual std::string describe() const = 0;
+  /// Its name as the vendor gives it; "" of a CPU.
+  virtual std::string product() const { return ""; }
+  /// Bytes of its memory that are in use, by whomever; 0 where that is the host's. Throws Error.
+  virtual std::int64_t used_bytes() { return 0; }
   /// Its memory is the host's: what the host writes there needs no copy.
   virtual bool is_host() const = 0;
 

@@ -43,7 +43,7 @@ FlightRecorder::FlightRecorder(const std::filesystem::path& path, int rank, int 
   files::Fd file;
   if (!path.empty()) {
     std::filesystem::remove(path);  // readers of the old file keep it open
-    file = files::open(path, O_RDWR | O_CREAT | O_EXCL);
+    file = files::open(path, O_RDWR | O_CREAT | O_EXCL, files::for_owner);
     if (posix_fallocate(file.get(), 0, sizeof(Memory)) != 0)
       throw Error(Exit::runtime, "cannot write the flight record " + path.string(),
                   "there is no room for " + std::to_string(sizeof(Memory)) + " bytes");

@@ -69,10 +69,13 @@ void CpuKernels::head_loss(Stream& stream, const HeadLoss& h) {
         }
       });
     });
-    for (std::int64_t t = 0; t < tokens; ++t) {
-      if (labels[t] < 0) continue;
-      h.loss->add(losses[t]);
-      ++*h.valid;
+    for (std::int64_t at = 0; at < tokens;) {
+      const auto part = h.part_at(first + at, first + tokens);
+      for (const std::int64_t end = at + part.tokens; at < end; ++at) {
+        if (labels[at] < 0) continue;
+        h.loss[part.sum].add(losses[as_size(at)]);
+        ++h.valid[part.sum];
+      }
     }
     if (!h.d_hidden) continue;
     matmul(stream, h.d_hidden.rows_at(first, tokens), d_logits, false, h.head, false, Write::replace);

@@ -9,11 +9,13 @@
 //
 // Shapes: T = tokens of a micro-batch = rows * sequence, row by row; d = width, f = inner size of SwiGLU, V =
 // vocabulary. Weights lie as out x in, the Hugging Face way: a linear layer is y = x W^T.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "src/base/as_size.hpp"
 #include "src/base/block_code.hpp"
 #include "src/tensor/exact_sum.hpp"
 #include "src/tensor/mat.hpp"
@@ -105,8 +107,22 @@ struct HeadLoss {
   Mat logits;                            ///< scratch, fp32: min(T, head_chunk) x V
   Mat d_hidden;                          ///< T x d, replaced; none: evaluation, no gradients
   Mat d_head;                            ///< V x d, fp32, replaced; none: frozen
-  ExactSum* loss = nullptr;              ///< the sum of losses is added
-  std::int64_t* valid = nullptr;         ///< the number of labels that are not masked is added
+  ExactSum* loss = nullptr;              ///< sums to which losses are added, exactly
+  std::int64_t* valid = nullptr;         ///< as many: numbers of labels that are not masked
+  /// In host memory, for each of sum_of.size() equal parts of the tokens which of the sums is its; empty: all
+  /// go to the first one.
+  std::span<const std::int32_t> sum_of = {};
+
+  /// Tokens from one on whose losses go to one sum.
+  struct Part {
+    std::int64_t tokens = 0, sum = 0;
+  };
+  /// That which begins with `token` and ends before `end`.
+  Part part_at(std::int64_t token, std::int64_t end) const {
+    if (sum_of.empty()) return {end - token, 0};
+    const std::int64_t size = hidden.rows / static_cast<std::int64_t>(sum_of.size()), at = token / size;
+    return {std::min(end, (at + 1) * size) - token, sum_of[as_size(at)]};
+  }
 };
 constexpr std::int64_t head_chunk =
     1024;  ///< tokens; orders the additions of d_head, so it belongs to the run

@@ -37,8 +37,8 @@ Activations::Activations(const config::ModelShape& shape, const Options& options
   inputs_ = arena_.plan<std::int32_t>("inputs", tokens);
   labels_ = arena_.plan<std::int32_t>("labels", tokens);
   document_start_ = arena_.plan<std::int32_t>("document starts", tokens);
-  loss_ = arena_.plan<tensor::ExactSum>("loss", 1);
-  valid_ = arena_.plan<std::int64_t>("valid labels", 1);
+  loss_ = arena_.plan<tensor::ExactSum>("loss", options.sources);
+  valid_ = arena_.plan<std::int64_t>("valid labels", options.sources);
   if (shape.adapters.dropout > 0) first_sample_ = arena_.plan<std::int64_t>("first sample", 1);
 }
 

@@ -15,6 +15,7 @@ struct Options {
       config::Products::bf16;  ///< fp8: of the blocks' linear layers; needs bf16 activations
   config::Scaling scaling = config::Scaling::delayed;  ///< of fp8
   std::uint64_t seed = 1;                              ///< of what dropout leaves out
+  int sources = 1;  ///< of data, whose losses are summed apart: all together are the same number
 
   std::int64_t tokens() const { return std::int64_t{micro_batch} * sequence; }
 };

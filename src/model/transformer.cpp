@@ -43,6 +43,9 @@ struct Transformer::State {
   std::function<void(Direction, int)> progress;
   bool rope_ready = false;
   std::vector<std::int32_t> inputs, labels;  // of a batch that came as rows of tokens
+  std::span<const std::int32_t> sources;     // of the batch that is computed, by row
+  std::vector<tensor::ExactSum> losses;      // on their way from the device, by source
+  std::vector<std::int64_t> valid;
 
   State(const config::ModelShape& s, const Options& o, kernels::Kernels& kernels, tensor::Stream& stream,
         tensor::Arena& arena)
@@ -53,7 +56,9 @@ struct Transformer::State {
         layers{kernels, stream, shape, options, nullptr, {}},
         a(s, o, attention_workspace(layers), arena),
         inputs(as_size(tokens)),
-        labels(as_size(tokens)) {
+        labels(as_size(tokens)),
+        losses(as_size(o.sources)),
+        valid(as_size(o.sources)) {
     expects(s.heads % s.kv_heads == 0 && s.width % s.heads == 0 && s.head_size() % 2 == 0,
             "the model's shape was checked");
     if (o.products == config::Products::fp8)
@@ -76,6 +81,7 @@ struct Transformer::State {
   void head(bool gradients);
   void backward();
   void run(Weights& w, bool gradients);
+  void take_losses();
 };
 
 /// Checks the batch and brings it to where the kernels read it.
@@ -85,6 +91,11 @@ void Transformer::State::take(const Batch& batch) {
           "a batch holds micro_batch * sequence inputs and labels");
   expects(batch.document_start.empty() || batch.document_start.size() == n,
           "document starts are given for every token or none");
+  expects(batch.sources.empty() || batch.sources.size() == as_size(options.micro_batch),
+          "sources are given for every row or none");
+  for (const std::int32_t source : batch.sources)
+    expects(source >= 0 && source < options.sources, "a source of the run");
+  sources = batch.sources;
   for (const auto part : {batch.inputs, batch.labels})
     for (std::size_t i = 0; i < n; ++i)
       if (part[i] >= shape.vocabulary)
@@ -200,6 +211,7 @@ void Transformer::State::head(bool gradients) {
   h.logits = a.mat(a.logits);
   h.loss = a.loss();
   h.valid = a.valid();
+  h.sum_of = sources;
   if (gradients) {
     h.d_hidden = d_normed;
     h.d_head = layers.gradient(roles.head);
@@ -242,6 +254,16 @@ void Transformer::State::run(Weights& w, bool gradients) {
   if (gradients) backward();
 }
 
+void Transformer::State::take_losses() {
+  tensor::Stream& stream = layers.stream;
+  const auto bytes_of_losses = static_cast<std::int64_t>(std::span(losses).size_bytes()),
+             bytes_of_valid = static_cast<std::int64_t>(std::span(valid).size_bytes());
+  stream.download(losses.data(), a.loss(), bytes_of_losses);
+  stream.download(valid.data(), a.valid(), bytes_of_valid);
+  stream.zero(a.loss(), bytes_of_losses);
+  stream.zero(a.valid(), bytes_of_valid);
+}
+
 Transformer::Transformer(const config::ModelShape& shape, const Options& options, kernels::Kernels& kernels,
                          tensor::Stream& stream, tensor::Arena& arena)
     : state_(std::make_unique<State>(shape, options, kernels, stream, arena)) {}
@@ -264,13 +286,15 @@ void Transformer::evaluate(Weights& weights, std::span<const std::int32_t> token
   state_->run(weights, false);
 }
 LossSum Transformer::take_loss() {
+  state_->take_losses();
   LossSum out;
-  tensor::Stream& stream = state_->layers.stream;
-  stream.download(&out.sum, state_->a.loss(), sizeof out.sum);
-  stream.download(&out.valid, state_->a.valid(), sizeof out.valid);
-  stream.zero(state_->a.loss(), sizeof out.sum);
-  stream.zero(state_->a.valid(), sizeof out.valid);
+  for (std::size_t i = 0; i < state_->losses.size(); ++i) out.add({state_->losses[i], state_->valid[i]});
   return out;
+}
+void Transformer::take_losses(std::span<LossSum> losses) {
+  expects(losses.size() == state_->losses.size(), "room for every source");
+  state_->take_losses();
+  for (std::size_t i = 0; i < losses.size(); ++i) losses[i] = {state_->losses[i], state_->valid[i]};
 }
 void Transformer::set_scales(std::span<const float> scales) {
   expects(state_->fp8.has_value(), "scales are of 8-bit products");

@@ -21,6 +21,10 @@ namespace holdfast::model {
 struct LossSum {
   tensor::ExactSum sum;
   std::int64_t valid = 0;  ///< labels that are not masked
+  void add(const LossSum& other) {
+    sum.add(other.sum);
+    valid += other.valid;
+  }
   double mean() const { return valid == 0 ? 0.0 : sum.value() / static_cast<double>(valid); }
 };
 
@@ -33,6 +37,8 @@ struct Batch {
   std::span<const std::int32_t>
       document_start;             ///< as many, see kernels::Documents; empty: one document per row
   std::int64_t first_sample = 0;  ///< global sample of row 0, by which dropout is decided
+  std::span<const std::int32_t> sources =
+      {};  ///< of each row, below Options::sources; empty: all of the first
 };
 
 class Transformer {
@@ -54,6 +60,8 @@ class Transformer {
   void evaluate(Weights& weights, std::span<const std::int32_t> tokens);
   /// Of everything enqueued since the last call. Waits for it.
   LossSum take_loss();
+  /// The same by source: Options::sources of them.
+  void take_losses(std::span<LossSum> losses);
 
   /// For 8-bit products with delayed scaling, see Fp8Scaling: scales that hold from now on, and largest
   /// values of all micro-batches (not of evaluations) since the last call, which waits for them.

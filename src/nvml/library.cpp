@@ -161,6 +161,19 @@ std::map<unsigned, int> Library::link_speeds(Gpu gpu) const {
   return speeds;
 }
 
+std::optional<std::int64_t> Library::link_bytes(Gpu gpu) const {
+  std::int64_t kib = 0;
+  for (const unsigned field : {link_sent_field, link_received_field}) {
+    FieldValue value;
+    value.field = field;
+    value.scope = all_links;
+    if (call("nvmlDeviceGetFieldValues", gpu, 1, &value) != success || value.result != success)
+      return std::nullopt;
+    kib += static_cast<std::int64_t>(value.value.wide);
+  }
+  return kib * 1024;
+}
+
 std::optional<Fabric> Library::fabric(Gpu gpu) const {
   Fabric fabric;
   return told<Fabric>(call("nvmlDeviceGetGpuFabricInfo", gpu, &fabric), fabric);

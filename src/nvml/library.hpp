@@ -54,7 +54,9 @@ struct FieldValue {
   } value{};
 };
 inline constexpr unsigned recovery_action_field = 230;  ///< NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-inline constexpr unsigned link_speed_field = 164;       ///< NVML_FI_DEV_NVLINK_GET_SPEED; scope: the link
+/// NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX and ..._RX, in KiB; scope: a link, or all of them.
+inline constexpr unsigned link_sent_field = 138, link_received_field = 139, all_links = ~0U;
+inline constexpr unsigned link_speed_field = 164;  ///< NVML_FI_DEV_NVLINK_GET_SPEED; scope: the link
 struct Event {
   Gpu gpu = nullptr;
   unsigned long long type = 0, data = 0;
@@ -117,6 +119,8 @@ class Library {
   Links links(Gpu gpu) const;
   /// MB/s of its NVLinks that are up and tell it, by link.
   std::map<unsigned, int> link_speeds(Gpu gpu) const;
+  /// Payload over all its NVLinks since they were trained, sent and received.
+  std::optional<std::int64_t> link_bytes(Gpu gpu) const;
   std::optional<Fabric> fabric(Gpu gpu) const;
   /// Logical CPUs near the GPU, ascending; empty when not known.
   std::vector<int> near_cpus(Gpu gpu) const;

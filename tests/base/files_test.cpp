@@ -34,6 +34,37 @@ TEST(ReplaceAtomically, TwoWritersDoNotMixTheirTexts) {
   std::filesystem::remove(file);
 }
 
+TEST(CloseFolder, OnlyTakesRights) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("holdfast-closed-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const mode_t before = ::umask(022);
+  const auto closed = [&](mode_t is, mode_t mask) {
+    ::chmod(folder.c_str(), is);
+    ::umask(mask);
+    close_folder(folder);
+    struct stat facts {};
+    ::stat(folder.c_str(), &facts);
+    return facts.st_mode & 07777;
+  };
+  EXPECT_EQ(closed(0777, 022), 0750u);
+  EXPECT_EQ(closed(02775, 002), 02750u) << "the group of what is made in it stays";
+  EXPECT_EQ(closed(0755, 077), 0700u);
+  EXPECT_EQ(closed(0700, 022), 0700u);
+  ::umask(before);
+  std::filesystem::remove(folder);
+}
+
+TEST(ReadEnd, IsTheEndOrAll) {
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("holdfast-end-" + std::to_string(::getpid()));
+  replace_atomically(file, "0123456789");
+  EXPECT_EQ(read_end(file, 4), "6789");
+  EXPECT_EQ(read_end(file, 100), "0123456789");
+  std::filesystem::remove(file);
+  EXPECT_ANY_THROW(read_end(file, 4));
+}
+
 TEST(Reserve, GivesAFileAllOfItsRoom) {
   constexpr std::int64_t bytes = 8 << 20;
   const Fd fd(::memfd_create("large", MFD_CLOEXEC));

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "checkpoint/index/commit_record.hpp"
+#include "checkpoint/index/files_check.hpp"
 #include "checkpoint/index/local_file.hpp"
 #include "checkpoint/index/retention.hpp"
 #include "src/base/files.hpp"
@@ -95,6 +96,72 @@ TEST_F(CkptTool, shows) {
   EXPECT_EQ(json["tensors"][12]["dtype"], "bf16");  // the second moments
   EXPECT_THAT(text, HasSubstr("  bf16  "));
   EXPECT_FALSE(json["levels"].contains("local"));
+}
+
+/// Of another program: the verbs do the same.
+TEST_F(CkptTool, knowsFilesOfAnotherProgram) {
+  const fs::path other = folder.path() / "other", own = folder.path() / "own";
+  const fs::path theirs = RunDir{other}.checkpoints();
+  fs::create_directories(theirs);
+  fs::create_directories(own);
+  for (const std::int64_t step : {5, 10}) {
+    const std::string name = "model-" + std::to_string(step);
+    write_file(own / name, std::string(2048, 'x'));
+    Commit commit(theirs, step, {1, 1}, 1);
+    const nlohmann::json list = {{name, 2048, file_digest(own / name)}};
+    commit.add(0, true,
+               nlohmann::json{
+                   {"kind", "files"}, {"path", own.string()}, {"files", 1}, {"bytes", 2048}, {"list", list}}
+                   .dump());
+    ASSERT_FALSE(commit.failed()) << commit.why();
+    commit.commit();
+  }
+  EXPECT_THAT(output_of([&](auto& out) { return tool::ckpt_ls(other, false, out); }).second,
+              AllOf(HasSubstr("        10  "), HasSubstr("2.00 KiB       1  "),
+                    HasSubstr("files in " + own.string())));
+  const auto listed = nlohmann::json::parse(
+      output_of([&](auto& out) { return tool::ckpt_ls(other, true, out); }).second)["checkpoints"];
+  ASSERT_EQ(listed.size(), 2u);
+  EXPECT_EQ(listed[0]["kind"], "files");
+  EXPECT_EQ(listed[0]["step"], 10);
+  EXPECT_EQ(listed[0]["file_count"], 1);
+  EXPECT_EQ(listed[0]["folder"], own.string());
+  EXPECT_THAT(output_of([&](auto& out) { return tool::ckpt_show(other, false, out); }).second,
+              AllOf(HasSubstr("files of another program"), HasSubstr("model-10")));
+  const auto shown =
+      nlohmann::json::parse(output_of([&](auto& out) { return tool::ckpt_show(other, true, out); }).second);
+  EXPECT_EQ(shown["format"], files_version);
+  EXPECT_EQ(shown["files"][0]["digest"], file_digest(own / "model-10"));
+  const auto good = output_of([&](auto& out) { return tool::ckpt_verify(other, out); });
+  EXPECT_EQ(good.first, 0);
+  EXPECT_THAT(good.second, HasSubstr("step-00000010: good (2.00 KiB, 1 files)"));
+  flip_bit(own / "model-10", 9);
+  const auto damaged = output_of([&](auto& out) { return tool::ckpt_verify(other, out); });
+  EXPECT_EQ(damaged.first, 1);
+  EXPECT_THAT(damaged.second, HasSubstr("step-00000010: DAMAGED\n  " + own.string() +
+                                        "/model-10 does not match its digest\n"));
+  EXPECT_THROW(output_of([&](auto& out) { return tool::ckpt_diff({run, other, false, false}, out); }), Error);
+  flip_bit(own / "model-10", 9);
+  EXPECT_THAT(output_of([&](auto& out) {
+                return tool::ckpt_prune({other, {}, {}, false, false}, out);
+              }).second,
+              HasSubstr("2 of 2 checkpoints stay (keep 3, of other programs' files all,"));
+  EXPECT_THAT(output_of([&](auto& out) { return tool::ckpt_pin(other, 5, false, out); }).second,
+              HasSubstr("step 5 is pinned"));
+  EXPECT_THAT(output_of([&](auto& out) {
+                return tool::ckpt_prune({other, 1, {}, false, false}, out);
+              }).second,
+              HasSubstr("2 of 2 checkpoints stay"));
+  EXPECT_EQ(output_of([&](auto& out) { return tool::ckpt_pin(other, 5, true, out); }).first, 0);
+  EXPECT_THAT(output_of([&](auto& out) {
+                return tool::ckpt_prune({other, 1, {}, true, false}, out);
+              }).second,
+              HasSubstr("would remove step 5\n"));
+  EXPECT_THAT(output_of([&](auto& out) {
+                return tool::ckpt_prune({other, 1, {}, false, false}, out);
+              }).second,
+              HasSubstr("removed step 5\n"));
+  EXPECT_THAT(files::list(own), ElementsAre("model-10"));
 }
 
 TEST_F(CkptTool, makesAnIndexWhenItIsAskedTo) {

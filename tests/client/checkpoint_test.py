@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import struct
 import sys
 import tempfile
@@ -22,9 +23,10 @@ except ImportError:
 
 import holdfast.checkpoint
 from holdfast import _sums
-from holdfast.checkpoint import CheckpointError, Damaged, NewerFormat, Unreadable
+from holdfast.checkpoint import CheckpointError, Damaged, NewerFormat, OtherKind, Unreadable
 
 SOURCE = pathlib.Path(sys.argv.pop(1))
+GOLDEN = SOURCE / "tests/checkpoint/golden"
 PAGE, BLOCK = 4096, 65536
 
 
@@ -143,7 +145,7 @@ class Sums(unittest.TestCase):
 
     def test_blocks_have_the_sums_of_their_bytes(self):
         data = random.Random(1).randbytes(2 * BLOCK + 3 * PAGE)
-        for size in (4, 12, PAGE, BLOCK, BLOCK + PAGE, len(data)):
+        for size in (1, 4, 6, 12, PAGE, BLOCK, BLOCK + 2, BLOCK + PAGE, len(data)):
             expected = [_sums.crc32c(data[i : min(i + BLOCK, size)]) for i in range(0, size, BLOCK)]
             for by in (None, _sums._ISCSI):  # numpy alone, and ISA-L where it is installed
                 found = _sums.crc32c_of_blocks(numpy.frombuffer(data, numpy.uint8, size), BLOCK, by)
@@ -167,6 +169,53 @@ class Reading(unittest.TestCase):
             self.assertEqual(found.tensors["model/model.norm.weight"].shape, (5,))
             self.assertEqual(found.tensors["optim/exp_avg_sq/model.embed_tokens.weight"].dtype, "bf16")
             found.verify()
+
+    def test_every_format(self):
+        with holdfast.checkpoint.open(GOLDEN / "version-5") as found:
+            wanted = {name: found.read(name) for name in found.tensors}
+        for version in range(1, 5):
+            with holdfast.checkpoint.open(GOLDEN / f"version-{version}") as found:
+                self.assertEqual((found.format, found.step, found.tokens, found.samples), (version, 3, 12288, 24))
+                found.verify()
+                self.assertEqual(list(found.tensors), list(wanted))
+                for name, values in wanted.items():
+                    if version == 1 and values.dtype.itemsize == 2:
+                        self.assertEqual(found.tensors[name].dtype, "f32")  # it had no bf16: other values
+                        continue
+                    self.assertTrue(numpy.array_equal(bits_of(found.read(name)), bits_of(values)), (version, name))
+                embed = "model/model.embed_tokens.weight"
+                part = numpy.ascontiguousarray(wanted[embed][2:6, 3:5])
+                self.assertTrue(numpy.array_equal(found.read(embed, (slice(2, 6), slice(3, 5))), part))
+
+    def test_any_flipped_byte_of_an_older_format_is_found(self):
+        for version in (1, 3, 4):
+            path = self.folder / f"version-{version}"
+            shutil.copytree(GOLDEN / f"version-{version}", path)
+            for name in ("shard-00000.h5", "shard-00001.h5", "manifest.json"):
+                whole = (path / name).read_bytes()
+                places = range(0, len(whole), 53)
+                if name != "manifest.json":
+                    # Neither metadata nor what a head has left are read.
+                    places = [*range(PAGE, PAGE + 128, 7), *range(2 * PAGE if version == 4 else PAGE + 128, len(whole), 7)]
+                for place in places:
+                    (path / name).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+                    with self.assertRaises(CheckpointError, msg=f"{version} {name} {place}"):
+                        with holdfast.checkpoint.open(path) as found:
+                            found.verify()
+                (path / name).write_bytes(whole)
+
+    def test_pieces_that_are_not_possible_are_damage(self):
+        path = self.folder / "pieces"
+        shutil.copytree(GOLDEN / "version-4", path)
+        manifest = json.loads((path / "manifest.json").read_bytes())
+        for number, piece in enumerate(([0, 0, 28, 4096], [9, 0, 28, 8192], [0, 0, 27, 8192], [0, 0, 28, 8194],
+                                        [0, 0, 28, 8196], [0, 1, 28, 8192], [0, 0, 28, 12288], [-4, 0, 28, 8192])):
+            changed = json.loads(json.dumps(manifest))
+            changed["shards"][0]["pieces"][0] = piece
+            del changed["schema_version"], changed["digest"]
+            save(path, changed, 4)
+            with self.assertRaises(Damaged, msg=number):
+                holdfast.checkpoint.open(path)
 
     def test_any_part_of_any_layout(self):
         for seed in range(25):
@@ -232,11 +281,11 @@ class Reading(unittest.TestCase):
         shard.unlink()
         self.assertRaises(Unreadable, holdfast.checkpoint.open, path)
         shard.write_bytes(whole)
-        save(path, manifest, 6)
+        save(path, manifest, 7)
         self.assertRaises(NewerFormat, holdfast.checkpoint.open, path)
-        save(path, manifest, 4)
-        with self.assertRaisesRegex(CheckpointError, "format 4"):
-            holdfast.checkpoint.open(path)
+        save(path, manifest, 0)
+        self.assertRaises(Damaged, holdfast.checkpoint.open, path)
+        self.assertRaises(OtherKind, holdfast.checkpoint.open, GOLDEN / "version-6")
         (path / "manifest.json").unlink()
         self.assertRaises(Unreadable, holdfast.checkpoint.open, path)
 

@@ -1,6 +1,7 @@
 /* For scripts/bench/client.sh, not a test: nanoseconds of a call, the median of ROUNDS and the slowest. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "client/holdfast.h"
@@ -37,8 +38,32 @@ static void measure(const char* name, void (*call)(int), const char* end) {
          end);
 }
 
-int main(void) {
+/* Seconds of sealing a buffer, and of copying as much, which the program does anyway. */
+static int measure_seals(size_t bytes) {
+  double seal[rounds], copy[rounds];
+  char* from = malloc(bytes);
+  if (!from) return 1;
+  memset(from, 1, bytes);
+  for (int r = 0; r < rounds; ++r) {
+    void* to = hf_buffer("bench", bytes);
+    if (!to) return 1;
+    const double begin = now_ns();
+    memcpy(to, from, bytes);
+    const double copied = now_ns();
+    if (!hf_seal(r)) return 1;
+    copy[r] = copied - begin;
+    seal[r] = now_ns() - copied;
+  }
+  qsort(seal, rounds, sizeof *seal, smaller);
+  qsort(copy, rounds, sizeof *copy, smaller);
+  printf("{\"agent\":true,\"bytes\":%zu,\"seal_s\":%.4f,\"copy_s\":%.4f}\n", bytes, 1e-9 * seal[rounds / 2],
+         1e-9 * copy[rounds / 2]);
+  return 0;
+}
+
+int main(int argc, char** argv) {
   const int supervised = hf_open();
+  if (argc > 1) return measure_seals(strtoull(argv[1], NULL, 10));
   printf("{\"agent\":%s,", supervised ? "true" : "false");
   measure("hf_at", call_at, ",");
   measure("hf_metrics", call_metrics, ",");

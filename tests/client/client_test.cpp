@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "src/base/clock.hpp"
@@ -231,6 +232,152 @@ TEST_P(ClientTest, AProgramThatJustStepsHasTheStateOfItsFirstStep) {
   EXPECT_EQ(all<RankRestored>()[0].from.level, "shared");
 }
 
+// --- snapshot buffers ---
+
+class BuffersTest : public ClientTest {
+ protected:
+  BuffersTest() {
+    place.buffers = folder.path / "rank-00003";
+    place.buffers_limit = 1 << 20;
+  }
+  std::filesystem::path generation(int number) const { return place.buffers / std::to_string(number); }
+  std::string seal_of(int number) const { return files::read_text(generation(number) / "seal"); }
+  bool is_sealed(int number) const { return files::is_there(generation(number) / "seal"); }
+  /// As the next attempt, which starts from this state.
+  void start_again(const std::string& sealed) {
+    program.reset();
+    place.attempt = 6;
+    place.sealed = sealed;
+    connect_again();
+  }
+  void connect_again() {
+    stop_agent();
+    start_agent();
+    connect();
+  }
+};
+
+TEST_P(BuffersTest, AreSealedInTwoGenerationsAndTheAgentIsTold) {
+  connect();
+  EXPECT_EQ(program->ask("sealed"), "-1");
+  EXPECT_EQ(program->ask("load model"), "none");
+  EXPECT_EQ(program->ask("seal 11"), "0") << "nothing has been written";
+  EXPECT_EQ(program->ask("buffer model 100003 a"), "ok");
+  EXPECT_EQ(program->ask("buffer optim.0 5 b"), "ok");
+  EXPECT_FALSE(is_sealed(0) || is_sealed(1));
+  EXPECT_EQ(program->ask("seal 12"), "1");
+  ASSERT_TRUE(until([this] { return agent->all<RankSealed>().size() == 1; }));
+  EXPECT_EQ(all<RankSealed>()[0].step, 12);
+  const int first = is_sealed(1) ? 1 : 0;
+  EXPECT_EQ(seal_of(first),
+            "holdfast seal 1\nstep 12\nattempt 5\nworld 4\nbuffer model 100003 b42af450\n"
+            "buffer optim.0 5 0bdbfaa7\nend 7673b650\n");
+  EXPECT_EQ(std::filesystem::file_size(generation(first) / "model.buffer"), 100003u);
+  // While the next one is written, the first is whole.
+  EXPECT_EQ(program->ask("buffer model 100003 c"), "ok");
+  EXPECT_TRUE(is_sealed(first));
+  EXPECT_EQ(program->ask("seal 13"), "0") << "one of the buffers is still the older one";
+  EXPECT_EQ(program->ask("buffer optim.0 5 d"), "ok");
+  EXPECT_EQ(program->ask("seal 13"), "1");
+  EXPECT_TRUE(is_sealed(0) && is_sealed(1));
+  // The third is written over the first.
+  EXPECT_EQ(program->ask("buffer model 100003 e"), "ok");
+  EXPECT_FALSE(is_sealed(first));
+  EXPECT_TRUE(is_sealed(1 - first));
+}
+
+TEST_P(BuffersTest, ANewAgentHearsTheNewestSealAgain) {
+  connect();
+  EXPECT_EQ(program->ask("buffer model 10 a"), "ok");
+  EXPECT_EQ(program->ask("seal 12"), "1");
+  ASSERT_TRUE(until([this] { return !agent->all<RankSealed>().empty(); }));
+  stop_agent();
+  start_agent();
+  ASSERT_TRUE(until([this] { return !agent->all<RankSealed>().empty(); }));
+  EXPECT_EQ(all<RankSealed>()[0].step, 12);
+}
+
+TEST_P(BuffersTest, AreLoadedByTheNextAttempt) {
+  connect();
+  for (const char* step : {"12 a", "13 b"}) {
+    program->ask(std::string("buffer model 100003 ") + step[3]);
+    EXPECT_EQ(program->ask(std::string("seal ") + std::string(step, 2)), "1");
+  }
+  program->ask("buffer model 100003 x");  // and it dies
+  EXPECT_EQ(is_sealed(0) + is_sealed(1), 1);
+  start_again("13 5 partner");
+  EXPECT_EQ(program->ask("sealed"), "13");
+  EXPECT_EQ(program->ask("load other"), "none");
+  EXPECT_EQ(program->ask("load model"), "100003 bb");
+  ASSERT_TRUE(until([this] { return !agent->all<RankRestored>().empty(); }));
+  EXPECT_EQ(all<RankRestored>()[0].from.step, 13);
+  EXPECT_EQ(all<RankRestored>()[0].from.level, "partner");
+  // What it came from stays until there is a newer one.
+  EXPECT_EQ(program->ask("buffer model 100003 c"), "ok");
+  EXPECT_EQ(is_sealed(0) + is_sealed(1), 1);
+  EXPECT_EQ(program->ask("load model"), "100003 bb");
+}
+
+TEST_P(BuffersTest, TheOlderOneIsKeptWhereAnAttemptStartsFromIt) {
+  connect();
+  for (const char* step : {"12 a", "13 b"}) {
+    program->ask(std::string("buffer model 10 ") + step[3]);
+    EXPECT_EQ(program->ask(std::string("seal ") + std::string(step, 2)), "1");
+  }
+  start_again("12 5 local");
+  EXPECT_EQ(program->ask("buffer model 10 c"), "ok");
+  EXPECT_EQ(program->ask("load model"), "10 aa");
+}
+
+TEST_P(BuffersTest, ADamagedOneIsRefusedAndUnsealed) {
+  connect();
+  program->ask("buffer model 100003 a");
+  EXPECT_EQ(program->ask("seal 12"), "1");
+  const int sealed = is_sealed(1) ? 1 : 0;
+  const auto file = generation(sealed) / "model.buffer";
+  std::string bytes = files::read_text(file);
+  bytes[50000] = 'b';
+  std::ofstream(file, std::ios::binary) << bytes;
+  start_again("12 5 local");
+  EXPECT_EQ(program->ask("load model"), "none");
+  EXPECT_FALSE(is_sealed(sealed));
+}
+
+TEST_P(BuffersTest, ATornSealIsNone) {
+  connect();
+  program->ask("buffer model 10 a");
+  EXPECT_EQ(program->ask("seal 12"), "1");
+  const int sealed = is_sealed(1) ? 1 : 0;
+  const std::string text = seal_of(sealed);
+  files::replace_atomically(generation(sealed) / "seal", text.substr(0, text.size() - 4));
+  start_again("12 5 local");
+  EXPECT_EQ(program->ask("load model"), "none");
+}
+
+TEST_P(BuffersTest, WhatDoesNotFitIsRefused) {
+  connect();
+  EXPECT_EQ(program->ask("buffer model 1048577 a"), "none");
+  EXPECT_EQ(program->ask("buffer model 1048570 a"), "ok");
+  EXPECT_EQ(program->ask("buffer more 7 a"), "none") << "both together";
+  EXPECT_EQ(program->ask("buffer more 6 a"), "ok");
+  for (const char* name : {"../x", ".hidden", "a/b"})
+    EXPECT_EQ(program->ask(std::string("buffer ") + name + " 1 a"), "none") << name;
+}
+
+TEST_P(BuffersTest, WithoutAnAgentOrMemoryThereAreNone) {
+  start(false);
+  EXPECT_EQ(program->ask("open"), "0");
+  EXPECT_EQ(program->ask("buffer model 10 a"), "none");
+  EXPECT_EQ(program->ask("seal 12"), "0");
+  EXPECT_EQ(program->ask("sealed"), "-1");
+  EXPECT_EQ(program->ask("load model"), "none");
+  program.reset();
+  place.buffers.clear();  // checkpoint.local is "none", or the agent is of an older release
+  connect();
+  EXPECT_EQ(program->ask("buffer model 10 a"), "none");
+  EXPECT_EQ(program->ask("seal 12"), "0");
+}
+
 TEST_P(ClientTest, VotesAndHearsTheOutcome) {
   connect();
   program->tell("vote 20 3 1048576 /shared/\"a b\"/step-20");
@@ -250,6 +397,51 @@ TEST_P(ClientTest, VotesAndHearsTheOutcome) {
   EXPECT_TRUE(answers("outcome 30", "2"));
   EXPECT_EQ(program->ask("outcome 20"), "1");
   EXPECT_EQ(program->ask("outcome 40"), "0");
+}
+
+TEST_P(ClientTest, FilesAreVotedOnByNameWithTheirDigests) {
+  connect();
+  files::fs::create_directories(folder.path / "own/meta");
+  files::replace_atomically(folder.path / "own/model.pt", "abc");
+  files::replace_atomically(folder.path / "own/meta/\"x\"", "");
+  const std::string path = (folder.path / "own").string();
+  program->tell("vote_file 20 model.pt");
+  program->tell("vote_file 30 not there");
+  program->tell("vote_file 20 meta/\"x\"");
+  program->tell("vote 20 0 0 " + path);
+  program->tell("vote 30 0 0 " + path);
+  program->tell("vote 40 2 5 " + path);
+  ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 3; }));
+  std::map<std::int64_t, RankVote> votes;
+  for (const auto& vote : all<RankVote>()) votes[vote.step] = vote;
+  ASSERT_TRUE(votes[20].ok) << votes[20].payload;
+  // FIPS 180-4, cut to 256 bits.
+  const char* const of_abc = "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a";
+  const char* const of_nothing = "cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36ce9ce";
+  EXPECT_EQ(json::parse(votes[20].payload),
+            (json{{"kind", "files"},
+                  {"path", path},
+                  {"files", 2},
+                  {"bytes", 3},
+                  {"list", json::array({json::array({"model.pt", 3, of_abc}),
+                                        json::array({"meta/\"x\"", 0, of_nothing})})}}));
+  EXPECT_FALSE(votes[30].ok);
+  EXPECT_THAT(votes[30].payload, HasSubstr("not there"));
+  EXPECT_EQ(json::parse(votes[40].payload),
+            (json{{"kind", "files"}, {"path", path}, {"files", 2}, {"bytes", 5}}));
+}
+
+TEST_P(ClientTest, TheEndWaitsForFilesThatAreRead) {
+  connect();
+  const auto path = folder.path / "large";
+  files::replace_atomically(path, "");
+  files::fs::resize_file(path, 300 << 20);  // some tenths of a second to hash, and it is not told before
+  program->tell("vote_file 20 large");
+  program->tell("vote 20 0 0 " + folder.path.string());
+  EXPECT_EQ(program->exit_with(75), 75);
+  ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 1; }));
+  EXPECT_TRUE(all<RankVote>()[0].ok);
+  EXPECT_EQ(json::parse(all<RankVote>()[0].payload)["bytes"], 300 << 20);
 }
 
 TEST_P(ClientTest, OrdersAreGivenOutOnceOrStay) {
@@ -350,8 +542,9 @@ TEST_P(ClientTest, AChildOfForkSaysNothing) {
 TEST_P(ClientTest, WithoutAnAgentNothingHappens) {
   start(false);
   EXPECT_EQ(program->ask("open"), "0");
-  for (const char* line : {"at 1 forward", "metrics 1 1 1", "restored 1 fresh", "vote 1 1 1 a",
-                           "vote_failed 1 b", "finished 1", "failed 1 c", "close"})
+  for (const char* line :
+       {"at 1 forward", "metrics 1 1 1", "restored 1 fresh", "vote 1 1 1 a", "vote_file 2 a", "vote 2 0 0 /",
+        "vote_failed 1 b", "finished 1", "failed 1 c", "close"})
     program->tell(line);
   EXPECT_EQ(program->ask("orders"), "0 0 0 0 -1 ");
   EXPECT_EQ(program->ask("outcome 1"), "0");
@@ -386,6 +579,8 @@ TEST_P(ClientTest, NonsenseFromTheAgentIsPassedOver) {
 }
 
 INSTANTIATE_TEST_SUITE_P(InBothLanguages, ClientTest, testing::Values("C", "Python"),
+                         [](const auto& at) { return at.param; });
+INSTANTIATE_TEST_SUITE_P(InBothLanguages, BuffersTest, testing::Values("C", "Python"),
                          [](const auto& at) { return at.param; });
 
 }  // namespace

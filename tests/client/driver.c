@@ -34,6 +34,8 @@ int main(void) {
       hf_restored(a, word);
     } else if (sscanf(line, "vote %lld %lld %lld %16383[^\n]", &a, &c, &b, text) == 4) {
       hf_vote(a, text, c, b);
+    } else if (sscanf(line, "vote_file %lld %16383[^\n]", &a, text) == 2) {
+      hf_vote_file(a, text);
     } else if (sscanf(line, "vote_failed %lld %16383[^\n]", &a, text) == 2) {
       hf_vote_failed(a, text);
     } else if (strcmp(line, "orders") == 0) {
@@ -44,6 +46,25 @@ int main(void) {
       continue;
     } else if (sscanf(line, "outcome %lld", &a) == 1) {
       printf("%d\n", (int)hf_outcome(a));
+      continue;
+    } else if (sscanf(line, "buffer %63s %lld %16383s", word, &a, text) == 3) {
+      void* at = hf_buffer(word, (size_t)a);
+      if (at) memset(at, text[0], (size_t)a);
+      puts(at ? "ok" : "none");
+      continue;
+    } else if (sscanf(line, "seal %lld", &a) == 1) {
+      printf("%d\n", hf_seal(a));
+      continue;
+    } else if (strcmp(line, "sealed") == 0) {
+      printf("%lld\n", (long long)hf_sealed());
+      continue;
+    } else if (sscanf(line, "load %63s", word) == 1) {
+      size_t bytes = 0;
+      const char* at = hf_load(word, &bytes);
+      if (at)
+        printf("%zu %c%c\n", bytes, at[0], at[bytes - 1]);
+      else
+        puts("none");
       continue;
     } else if (strcmp(line, "newest") == 0) {
       printf("%lld\n", (long long)hf_newest());

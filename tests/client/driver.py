@@ -6,6 +6,7 @@ import sys
 import holdfast
 
 hf = None
+named = {}
 say = lambda *words: print(*words, flush=True)
 for line in sys.stdin:
     name, *rest = line.rstrip("\n").split(" ", 1)
@@ -23,7 +24,10 @@ for line in sys.stdin:
     elif name == "restored":
         hf.restored(int(words[0]), words[1])
     elif name == "vote":
-        hf.vote(int(words[0]), text.split(" ", 3)[3], files=int(words[1]), bytes=int(words[2]))
+        names = named.pop(int(words[0]), None)
+        hf.vote(int(words[0]), text.split(" ", 3)[3], files=int(words[1]) if names is None else names, bytes=int(words[2]))
+    elif name == "vote_file":
+        named.setdefault(int(words[0]), []).append(text.split(" ", 1)[1])
     elif name == "vote_failed":
         hf.vote_failed(int(words[0]), text.split(" ", 1)[1])
     elif name == "orders":
@@ -33,6 +37,33 @@ for line in sys.stdin:
         continue
     elif name == "outcome":
         say({None: 0, True: 1, False: 2}[hf.outcome(int(words[0]))])
+        continue
+    elif name == "buffer":
+        try:
+            there = hf.buffer(words[0], int(words[1]))
+        except holdfast.BuffersError as error:
+            there = print(f"holdfast: {error}", file=sys.stderr)
+        if there is not None:
+            there[:] = words[2][0].encode() * len(there)
+        say("none" if there is None else "ok")
+        continue
+    elif name == "seal":
+        try:
+            say(int(hf.seal(int(words[0]))))
+        except holdfast.BuffersError as error:
+            print(f"holdfast: {error}", file=sys.stderr)
+            say(0)
+        continue
+    elif name == "sealed":
+        say(hf.sealed)
+        continue
+    elif name == "load":
+        try:
+            found = hf.load(words[0])
+            say(len(found), chr(found[0]) + chr(found[-1]))
+        except holdfast.BuffersError as error:
+            print(f"holdfast: {error}", file=sys.stderr)
+            say("none")
         continue
     elif name == "newest":
         say(hf.newest)

@@ -23,6 +23,8 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 import holdfast.torch
+from holdfast import _buffers
+from holdfast.snapshots import StateDict
 
 SOURCE = pathlib.Path(sys.argv.pop(1))
 EMBED, NORM = "model.embed_tokens.weight", "model.norm.weight"
@@ -101,6 +103,92 @@ class Golden(unittest.TestCase):
         into = {NORM: torch.zeros(5, dtype=torch.bfloat16)}
         dcp.load(into, checkpoint_id=self.folder / "dcp", no_dist=True)
         self.assertTrue(torch.equal(into[NORM], self.whole[NORM].bfloat16()))
+
+
+class OneRank:
+    """As a client whose agent has given it buffers."""
+
+    supervised = True
+
+    def __init__(self, folder, attempt, sealed=""):
+        self.buffers = _buffers.Buffers({"HOLDFAST_BUFFERS": str(folder), "HOLDFAST_BUFFERS_LIMIT": "100000", "HOLDFAST_ATTEMPT": attempt,
+                                         "HOLDFAST_WORLD": "1", "HOLDFAST_SEALED": sealed})
+        self.buffer, self.seal, self.load = self.buffers.buffer, self.buffers.seal, self.buffers.load
+
+    @property
+    def sealed(self):
+        return self.buffers.sealed.step if self.buffers.sealed else -1
+
+
+class Snapshots(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name) / "rank-00000"
+
+    @staticmethod
+    def begin():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 3))
+        return model, torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+    @staticmethod
+    def step(model, optimizer, number):
+        batch = torch.randn(4, 8, generator=torch.Generator().manual_seed(number))
+        optimizer.zero_grad()
+        model(batch).pow(2).sum().backward()
+        optimizer.step()
+
+    def test_a_run_goes_on_in_the_same_bits(self):
+        model, optimizer = self.begin()
+        snapshots = StateDict(OneRank(self.folder, "1"), optimizer)
+        for number in range(5):
+            self.step(model, optimizer, number)
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "more": (1, "a", [2.5])}
+            self.assertTrue(snapshots.save(state, number + 1))
+        # The update waits until what is saved is copied.
+        for number in range(5, 8):
+            self.step(model, optimizer, number)
+        snapshots.wait()
+        undisturbed = [parameter.clone() for parameter in model.parameters()]
+
+        model, optimizer = self.begin()
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        snapshots = StateDict(OneRank(self.folder, "2", "5 1 local"), optimizer)
+        self.assertEqual(snapshots.load(state), 5)
+        self.assertEqual(state["more"], (1, "a", [2.5]))
+        optimizer.load_state_dict(state["optimizer"])
+        for number in range(5, 8):
+            self.step(model, optimizer, number)
+        for ours, theirs in zip(model.parameters(), undisturbed):
+            self.assertTrue(torch.equal(ours, theirs))
+
+    def test_tensors_of_any_kind(self):
+        state = [torch.zeros(3, 0), torch.arange(7)[::2], torch.tensor(3.0, dtype=torch.bfloat16), torch.ones(2, 3).t(), None]
+        snapshots = StateDict(OneRank(self.folder, "1"))
+        self.assertTrue(snapshots.save(state, 1))
+        snapshots.wait()
+        into = [torch.ones(3, 0), torch.zeros(8, dtype=torch.int64)[::2], torch.tensor(0.0, dtype=torch.bfloat16), torch.zeros(3, 2), 4]
+        self.assertEqual(StateDict(OneRank(self.folder, "2", "1 1 local")).load(into), 1)
+        for ours, theirs in zip(into[:4], state[:4]):
+            self.assertTrue(torch.equal(ours, theirs))
+        self.assertIsNone(into[4])
+
+    def test_another_state_is_refused(self):
+        snapshots = StateDict(OneRank(self.folder, "1"))
+        snapshots.save({"a": torch.zeros(3)}, 1)
+        snapshots.wait()
+        again = StateDict(OneRank(self.folder, "2", "1 1 local"))
+        self.assertRaisesRegex(ValueError, "a is torch.float32", again.load, {"a": torch.zeros(4)})
+        self.assertRaisesRegex(ValueError, "a is torch.float32", again.load, {"a": torch.zeros(3, dtype=torch.float64)})
+        self.assertRaisesRegex(KeyError, "the buffers have no b", again.load, {"a": torch.zeros(3), "b": torch.zeros(3)})
+
+    def test_what_does_not_fit_is_said_and_the_program_goes_on(self):
+        snapshots = StateDict(OneRank(self.folder, "1"))
+        self.assertTrue(snapshots.save(torch.zeros(1 << 20), 1))
+        snapshots.wait()
+        self.assertFalse(snapshots.save(torch.zeros(1), 2))
+        self.assertEqual(StateDict(OneRank(self.folder, "2")).load({}), -1)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,18 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
       {"run.resume and model.weights both say what the run begins with",
        [](auto& c, auto&) { c.run.resume = "/a/step-00000001", c.model.weights = "/b"; }},
       {"rank.command is empty", [](auto& c, auto&) { c.rank.command.clear(); }},
+      {"rank.warm is for a Python program (rank.command is not a Python interpreter with a script or with -m "
+       "and a "
+       "module). Leave it out?",
+       [](auto& c, auto&) {
+         c.rank.command = {"sh", "train.sh"};
+         c.rank.warm = {"torch"};
+       }},
+      {"rank.warm holds what is no module ('torch; x')",
+       [](auto& c, auto&) {
+         c.rank.command = {"python3", "train.py"};
+         c.rank.warm = {"torch.nn", "torch; x"};
+       }},
       {"rank.environment holds an entry without a name ('=x')",
        [](auto& c, auto&) {
          c.rank.environment = {"A=", "=x"};

@@ -48,5 +48,11 @@ TEST(Mixture, RefusesWhatIsNone) {
   EXPECT_THAT(refusal(mixture(std::vector<std::string>(257, "a 1"))), HasSubstr("257 parts"));
 }
 
+TEST(Mixture, PartsAreNamedByTheirFilesWhereThatTellsThemApart) {
+  EXPECT_THAT(
+      names_of_parts(mixture_of(mixture({"/d/web.bin 1", "a/code.bin 1", "b/code.bin 2", "b/code.bin 1"}))),
+      ElementsAre("web", "a/code.bin", "b/code.bin", "b/code.bin (2)"));
+}
+
 }  // namespace
 }  // namespace holdfast::config

@@ -105,7 +105,8 @@ struct Field {
 };
 const Field rank_field{Field::Kind::number, 0, 1 << 20}, count{Field::Kind::number, 0, INT32_MAX},
     step{Field::Kind::number, -1, std::int64_t{1} << 53}, pid{Field::Kind::number, 0, 1 << 22},
-    status{Field::Kind::number, -1, 65535}, truth{Field::Kind::truth}, name{Field::Kind::name};
+    status{Field::Kind::number, -1, 65535}, port{Field::Kind::number, 0, 65535}, truth{Field::Kind::truth},
+    name{Field::Kind::name};
 Field text(std::int64_t most) { return {Field::Kind::text, 0, most}; }
 Field list(std::int64_t most) { return {Field::Kind::list, 0, most}; }
 Field number(std::int64_t low, std::int64_t high) { return {Field::Kind::number, low, high}; }
@@ -163,6 +164,13 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
         {"attempt", count},
         {"silent_ms", number(0, std::int64_t{1} << 53)},
         {"groups", list(64)}}},
+      {"seen",
+       {{"rank", rank_field},
+        {"attempt", count},
+        {"still_ms", number(0, std::int64_t{1} << 53)},
+        {"sign", text(64)},
+        {"cpu_percent", number(0, std::int64_t{1} << 53)},
+        {"state", text(64)}}},
       {"taken", {}},
       {"doubt",
        {{"rank", rank_field},
@@ -188,7 +196,15 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
       {"beat", {{"node", text(256)}, {"attempt", count}, {"ranks", list(4096)}}},
       {"leader_beat", {{"term", count}}},
       {"clear", {{"term", count}, {"attempt", count}}},
-      {"cleared", {{"attempt", count}, {"free_port", number(0, 65535)}}},
+      {"sealed", {{"rank", rank_field}, {"attempt", count}, {"step", step}}},
+      {"cleared", {{"attempt", count}, {"free_port", port}, {"mover", port}, {"sealed", list(16384)}}},
+      {"fetch_state", {{"attempt", count}, {"step", step}, {"of_attempt", count}, {"from", list(4096)}}},
+      {"state_fetched",
+       {{"attempt", count},
+        {"step", step},
+        {"of_attempt", count},
+        {"rank", number(-1, 1 << 20)},
+        {"why", text(12288)}}},
       {"start_ranks",
        {{"term", count},
         {"attempt", count},
@@ -198,7 +214,11 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
         {"master", text(256)},
         {"nodes", list(1 << 16)},
         {"trusted_step", step},
-        {"durable_steps", list(64)}}},
+        {"durable_steps", list(64)},
+        {"movers", list(1 << 16)},
+        {"sealed_step", step},
+        {"sealed_attempt", count},
+        {"sealed_level", text(64)}}},
       {"pmix_rank", {{"rank", rank_field}, {"attempt", count}, {"environment", list(256)}}},
       {"pmix_fence",
        {{"attempt", count},

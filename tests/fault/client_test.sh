@@ -8,7 +8,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(c python stop)
+all_cases=(c python stop files buffers)
 builds=$(dirname "$(dirname "$(realpath "$1")")")
 
 # start_ranks NAME LANGUAGE ARGUMENT...: 4 ranks, a step in 20 ms, a checkpoint every 50 steps, until `enough`.
@@ -100,6 +100,85 @@ case_stop() {
   ends_as stopped 93
   check "$run: one attempt" equal "$(result "$run" '.attempts | length')" 1
   check "$run: what it saved is known" equal "$(result "$run" '.why | contains("not known")')" false
+}
+
+verify() { mini exec holdfast ckpt verify "/shared/home/$run/checkpoints/step-$(printf %08d "$1")"; }
+has_step() { [[ -e $home/$run/checkpoints/step-$(printf %08d "$1")/manifest.json && -d $state/step-$(printf %08d "$1") ]]; }
+case_files() {
+  # The ranks name the files of their checkpoints. One byte of the newest one is damaged: nobody begins from it. Old ones go
+  # as the settings say, and a pinned one stays.
+  start_ranks files python --set rank.kind=client --set checkpoint.keep_files=2
+  check "$run: a checkpoint has a manifest" soon 90 has_step 50
+  check "$run: it is pinned" mini exec holdfast ckpt pin "/shared/home/$run" --step 50
+  check "$run: it saves again" soon 60 durable "$run" 200
+  check "$run: an older one goes" soon 60 gone 100
+  check "$run: the pinned one stays" has_step 50
+  check "$run: it is held" mini exec holdfast ctl "/shared/home/$run" pause
+  check "$run: and holds still" soon 30 holds_still
+  local newest file
+  newest=$(newest_durable)
+  check "$run: the newest is good" holds "$(verify "$newest")" "good"
+  file=$state/step-$(printf %08d "$newest")/rank-00002
+  printf %s $(($(head -c 1 "$file") % 9 + 1)) | dd of="$file" conv=notrunc status=none
+  check "$run: the newest is damaged" holds "$(verify "$newest")" "DAMAGED"
+  on "$(nth 1)" pkill -KILL -f 'ranks\.py /shared'
+  check "$run: another attempt" soon 60 has_attempts 2
+  check "$run: it comes back" soon 60 came_back 2
+  check "$run: from the one before" equal "$(events "$run" | jq -s 'map(select(.event == "restored" and .attempt == 2))[0].step')" $((newest - 50))
+  check "$run: and says why" equal "$(events "$run" | jq -s 'map(select(.event == "checkpoint_damaged"))[0].step')" "$newest"
+  check "$run: status knows the one before" holds "$(mini exec holdfast status "/shared/home/$run")" "step $((newest - 50)) (the newest durable one"
+  check "$run: it goes on" mini exec holdfast ctl "/shared/home/$run" resume
+  check "$run: and saves again" soon 60 durable "$run" $((newest + 100))
+  ends_undisturbed
+  check "$run: what is left is listed" at_least "$(mini exec holdfast ckpt ls --json "/shared/home/$run" | jq '[.checkpoints[] | select(.kind == "files" and .file_count == 4)] | length')" 3
+  newest=$(newest_durable)
+  check "$run: prune" mini exec holdfast ckpt prune "/shared/home/$run" --keep 1
+  check "$run: the newest and the pinned one stay" equal "$(mini exec holdfast ckpt ls --json "/shared/home/$run" | jq -c '[.checkpoints[].step]')" "[$newest,50]"
+  check "$run: their files, too" equal "$(cd "$state" && echo step-*)" "step-00000050 step-$(printf %08d "$newest")"
+  nothing_stays
+  ((failed == 0)) || show_record "$run" | sed 's/^/# /'
+}
+gone() { [[ ! -e $home/$run/checkpoints/step-$(printf %08d "$1") && ! -e $state/step-$(printf %08d "$1") ]]; }
+chosen() { events "$run" | jq -s --argjson a "$1" 'map(select(.event == "state_chosen" and .attempt == $a))[0]'; }
+has_chosen() { [[ $(chosen "$1") != null ]]; }
+last_step() { tail -n 1 "$home/$run/logs/metrics.jsonl" | jq -s '.[0].step // 0'; }
+reaches() { (($(last_step) >= $1)); }
+lost_steps() { result "$run" ".attempts[$1].lost_steps"; }
+
+case_buffers() {
+  # Its state is nowhere but in the memory of nodes.
+  run=runs/buffers state=$home/buffers.state
+  mkdir -p "$state" "$home/client"
+  cp -r "$source/client/python/holdfast" "$source/tests/fault/buffers.py" "$home/client/"
+  chown -R 61000 "$state" "$home/client"
+  start buffers --set 'rank.command=["/usr/bin/python3", "/shared/home/client/buffers.py", "/shared/home/buffers.state", "400"]' \
+    --set 'rank.environment=["PYTHONPATH=/shared/home/client"]'
+  check "$run: it steps" soon 90 reaches 5
+  local node torn rank
+  node=$(nth 2)
+  mini kill-node "$node"
+  check "$run: a state is chosen for the next attempt" soon 60 has_chosen 2
+  check "$run: for the lost node's ranks its partner's copy" equal "$(chosen 2 | jq -r '"\(.level) \(.moved)"')" "partner 2"
+  check "$run: it goes on" soon 60 reaches $(($(chosen 2 | jq .step) + 3))
+  mini revive-node "$node"
+  # A seal is torn, and its rank ends: its state is not taken from there.
+  mini exec holdfast ctl "/shared/home/$run" pause
+  check "$run: it holds" soon 30 holds_still
+  torn=$(nth 1) node=$(last_step)
+  rank=$(on "$torn" pgrep -f 'buffers\.py /shared' | head -n 1)
+  # shellcheck disable=SC2016 # the node's shell expands it
+  on "$torn" bash -c 'for seal in /dev/shm/holdfast-state-*/buffers-*/rank-*/[01]/seal; do grep -qx "step $1" "$seal" && truncate -s -3 "$seal"; done' _ "$node"
+  on "$torn" kill -KILL "$rank"
+  check "$run: another state is chosen" soon 60 has_chosen 3
+  check "$run: the same step, from copies" equal "$(chosen 3 | jq -r '"\(.step) \(.level) \(.moved)"')" "$node partner 2"
+  mini exec holdfast ctl "/shared/home/$run" resume
+  check "$run: it goes on" soon 60 reaches $((node + 3))
+  ends_undisturbed
+  check "$run: three attempts" equal "$(result "$run" '.attempts | length')" 3
+  check "$run: at most one step was redone" at_least 1 "$(lost_steps 0)"
+  check "$run: and none where the ranks held" equal "$(lost_steps 1)" 0
+  nothing_stays
+  ((failed == 0)) || show_record "$run" | sed 's/^/# /'
 }
 
 run_alone "$@"

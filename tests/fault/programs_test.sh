@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(any_program no_job_file crashes stop cancel limit agent_killed escapes)
+all_cases=(any_program no_job_file crashes hangs warm stop cancel limit agent_killed escapes)
 
 case_any_program() {
   # The program has torch's environment variables; a killed node is replaced as usual.
@@ -66,6 +66,98 @@ END
   check "attempts" equal "$(result "$run" '.attempts | length')" 31
   check "how far they came is not known" equal "$(result "$run" '.attempts[0].last_step')" null
 }
+
+case_hangs() {
+  # The program says nothing, to nobody; its ranks spin while they wait for each other.
+  cat >"$home/spins.py" <<'END'
+import os, socket, sys, time
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+at = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+size = 1 << 18
+def take(link):
+    got = b""
+    while len(got) < size:
+        try:
+            part = link.recv(size - len(got), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            continue  # as a collective waits
+        if not part:
+            sys.exit(9)
+        got += part
+    return got
+if rank == 0:
+    server = socket.create_server(at)
+    links = [server.accept()[0] for _ in range(world - 1)]
+else:
+    for _ in range(200):
+        try:
+            links = [socket.create_connection(at)]
+            break
+        except OSError:
+            time.sleep(0.1)
+while True:
+    time.sleep(0.2)
+    if rank == 0:
+        for link in links: take(link)
+        word = (b"1" if os.path.exists("/shared/home/spun") else b"0") * size
+        for link in links: link.sendall(word)
+    else:
+        links[0].sendall(b"x" * size)
+        word = take(links[0])
+    if word[:1] == b"1":
+        break
+END
+  rm -f "$home/spun"
+  start hangs --set 'rank.command=["python3", "/shared/home/spins.py"]' --set supervise.hang_outside_s=3
+  check "ranks are up" soon 60 ranks_up 1
+  check "signs of life are known" soon 60 event_has pace outside
+  check "nothing was taken for a hang" equal "$(events "$run" | grep -c attempt_planned)" 1
+  # shellcheck disable=SC2016 # for the node's shell
+  on "$(nth 2)" sh -c 'for p in $(pgrep -f /shared/home/spins.py); do grep -qzx RANK=3 /proc/$p/environ && exec kill -STOP $p; done; exit 1'
+  check "and up again" soon 90 ranks_up 2
+  touch "$home/spun"
+  ends_as "done" 0
+  check "two attempts" equal "$(result "$run" '.attempts | length')" 2
+  check "the cause" equal "$(result "$run" '.attempts[0].cause')" "rank hung"
+  check "the rank that was stopped is named" holds "$(events "$run" | grep attempt_ended)" "a process of rank 3 is stopped"
+}
+
+case_warm() {
+  # Interpreters wait with a module imported, on active nodes and spares, and become ranks.
+  mkdir -p "$home/modules"
+  echo 'import os; imported_by = os.getpid(); said_then = os.environ["HOLDFAST_RANK"]' >"$home/modules/slow_module.py"
+  cat >"$home/modules/train.py" <<'END'
+import sys
+early = "slow_module" in sys.modules
+import os, time, slow_module
+rank, attempt = os.environ["RANK"], os.environ["HOLDFAST_ATTEMPT"]
+shown = dict(e.split("=", 1) for e in open("/proc/self/environ").read().split("\0") if "=" in e)
+print(f"rank {rank} attempt {attempt} early {early} waited as {slow_module.said_then} main {__name__} {__file__} {sys.argv[1:]} in {os.getcwd()}"
+      f" shown {int(shown['HOLDFAST_RANK'])} {int(shown['HOLDFAST_ATTEMPT'])} path {sys.path[0]} master {os.environ['MASTER_PORT'] != ''}", flush=True)
+if attempt == "2" and rank == "1":
+    sys.exit(7)
+while not os.path.exists("/shared/home/warmed"):
+    time.sleep(0.1)
+END
+  rm -f "$home/warmed"
+  start warm --set 'rank.command=["python3", "/shared/home/modules/train.py", "--lr", "1"]' --set 'rank.warm=["slow_module"]' \
+    --set 'rank.environment=["PYTHONPATH=/shared/home/modules"]' --set rank.directory=/shared/home
+  check "ranks are up" soon 60 ranks_up 1
+  mini kill-node "$(nth 2)"
+  check "rank 1 fails in the second attempt" soon 120 ranks_up 3
+  touch "$home/warmed"
+  ends_as "done" 0
+  check "its status is known" equal "$(events "$run" | jq -rs 'map(select(.event == "rank_exited" and .status == 7)) | length')" 1
+  local words=" waited as -000000001 main __main__ /shared/home/modules/train.py ['--lr', '1'] in /shared/home shown 3 "
+  check "a spare's rank was warm" equal "$(cat "$home/$run/logs/attempt-0002/rank-00003.log")" \
+    "rank 3 attempt 2 early True${words}2 path /shared/home/modules master True"
+  check "nobody waits any more" equal "$(on "$(nth 1)" pgrep -c -f slow_module)" 0
+  mini revive-node "$(broken_node)"
+}
+broken_node() { events "$run" | jq -rs 'map(select(.event == "node_lost"))[0].node'; }
+
+# event_has EVENT WORD: one of those has the word.
+event_has() { events "$run" | grep "\"event\":\"$1\"" | grep -q "$2"; }
 
 # A program that takes three times stop_s to save when it gets SIGTERM. Rank 1 does not save; rank 2 is a shell script
 # that starts it and that the signal ends.

@@ -10,8 +10,10 @@ source "$source/tests/support/fault.sh"
 all_cases=(security)
 
 case_security() {
-  # Another user of the same node can read nothing of the run, and no agent accepts a connection of that user.
-  start security --set train.steps=1000000 # until it is told to end
+  # Another user of the same node can read nothing of the run, and no agent accepts a connection of that user. The user
+  # intruder is of the run directory's group, and may look.
+  install -d -o 61000 -g 61001 -m 2750 "$home/security"
+  start security --set train.steps=1000000 --set 'rank.environment=["TOKEN=hunter2"]' # until it is told to end
   trains_to 10
   local node address port secret agent before file
   node=$(nth 1)
@@ -20,8 +22,10 @@ case_security() {
   secret=$(<"$home/$run/secret")
   agent=$(on "$node" pgrep -n -f '^[^ ]*holdfast agent')
   before=$(resident "$node" "$agent")
-  check "nobody else lists the run directory" denied intruder "$node" ls "/shared/home/$run"
+  check "nobody else lists the run directory" denied stranger "$node" ls "/shared/home/$run"
   check "nobody else reads the secret" denied intruder "$node" cat "/shared/home/$run/secret"
+  a_colleague_looks
+  says_where_it_is
   check "something lies in the memory of $node" at_least "$(on "$node" find /dev/shm /tmp -name 'holdfast*' | wc -l)" 2
   for file in $(on "$node" find /dev/shm /tmp -path '*holdfast*' \( -type f -o -type s \)); do
     check "its owner opens ${file##*/}" mini exec --node "$node" --chdir / test -r "$file" -a -w "$file"
@@ -45,10 +49,38 @@ case_security() {
   check "it trains on" soon 60 step_reached "$run" $(($(last_step "$run") + 2))
   check "it is told to end" mini exec holdfast ctl "/shared/home/$run" stop
   ends_as stopped 93
+  check "the job's comment says so" soon 60 has_comment '"state":"stopped'
+  check "the job's log has a summary" holds "$(mini exec holdfast logs --job "/shared/home/$run")" "summary of $run: stopped"
   check "nothing has disturbed it" equal "$(result "$run" '.attempts | length')" 1
   check "its checkpoints are sound" mini exec holdfast ckpt verify "/shared/home/$run"
   nothing_stays
 }
+a_colleague_looks() {
+  local dir=/shared/home/$run answer
+  colleague() { mini exec --intruder --chdir / holdfast "$@" 2>&1; }
+  check "a colleague sees how it is getting on" holds "$(colleague status "$dir")" training
+  check "and lists it" holds "$(colleague ls /shared/home)" "$dir"
+  check "reads the events" holds "$(colleague events "$dir")" first_step
+  check "reads the logs of a rank" colleague logs "$dir" --lines 1
+  check "and of the job" holds "$(colleague logs --job "$dir")" "trains: step"
+  answer=$(colleague report --markdown "$dir")
+  check "gets a report" holds "$answer" 'Report of the run security'
+  check "without what may be secret" holds "$answer" 'TOKEN=(not shown)'
+  check "gives no orders" denied colleague ctl "$dir" save
+  check "and is told why" holds "$(colleague ctl "$dir" save)" "only holdfast gives orders to this run"
+  check "nobody but the owner reads all settings" denied intruder "$node" cat "$dir/config.toml"
+  check "the group reads nothing of them that may be secret" denied intruder "$node" grep -rsq hunter2 "$dir"
+  answer=$(stranger "$node" /shared/opt/holdfast/bin/holdfast status "$dir" 2>&1)
+  check "a stranger is told whose it is" holds "$answer" belongs to holdfast
+}
+# Of another group.
+stranger() { local node=$1; shift; on "$node" setpriv --reuid=61002 --regid=61002 --clear-groups "$@"; }
+says_where_it_is() {
+  check "the job's comment says where it is" soon 120 has_comment '"state":"training"'
+  check "holdfast avail knows the nodes that are busy" \
+    equal "$(mini exec holdfast avail --json | jq -c '.partitions[0] | [.nodes, .idle + .busy, (.blocks | length) > 0 or .idle == 0]')" '[4,4,true]'
+}
+has_comment() { [[ $(mini exec squeue -h -t all -j "$job" -o %k) == *'"holdfast":1,'*"$1"* ]]; }
 intruder() { local node=$1; shift; mini exec --intruder --node "$node" --chdir / "$@"; }
 denied() { if "$@" >/dev/null 2>&1; then echo "it was allowed"; return 1; fi; }
 # The secret is passed by stdin: an argument of the search would find itself.

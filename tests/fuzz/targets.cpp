@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "checkpoint/index/files_manifest.hpp"
 #include "checkpoint/index/manifest.hpp"
 #include "checkpoint/index/safetensors.hpp"
 #include "checkpoint/index/vote.hpp"
@@ -14,6 +15,11 @@ using namespace checkpoint;
 
 void try_manifest(std::string_view bytes) {
   try {
+    if (lists_files(bytes)) {
+      const std::string text = to_text(parse_files_manifest(bytes));
+      expects(to_text(parse_files_manifest(text)) == text, "what is accepted is written and accepted again");
+      return;
+    }
     const Manifest read = parse_manifest(bytes);
     if (read.version != format_version) return;
     const std::string text = to_text(read);

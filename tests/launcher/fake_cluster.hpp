@@ -67,8 +67,10 @@ class FakeCluster {
     bool kernel_answers = true;         ///< what is sent to it is acknowledged while its loop stands
     bool clears = true, starts = true;  ///< what it does when it is told
     bool connected = false;             ///< to the leader of the moment
-    bool dumps = true;                  ///< it says what a rank's stacks are when it is asked
-    int attempt = 0;                    ///< highest heard of
+    std::vector<control::SealedState> sealed = {};  ///< in its memory
+    std::string fetches = {};                       ///< why it cannot fetch a state; empty: it can
+    bool dumps = true;                              ///< it says what a rank's stacks are when it is asked
+    int attempt = 0;                                ///< highest heard of
     double next_beat = 0;
     std::map<int, Rank> ranks;
     std::vector<std::function<void(Supervisor&)>> words;  ///< on their way to the leader
@@ -96,6 +98,7 @@ class FakeCluster {
   std::function<void(const Launch&)> on_launch = [](const Launch&) {};
   std::function<void()> after_tick = [] {};
   std::vector<CheckNodes> checks;  ///< that were ordered
+  std::vector<StateMove> fetched;  ///< moves of states that were ordered
   bool held = false;               ///< the ranks hold, on the leader's word
 
   Agent& agent(int n) { return agents[n]; }
@@ -285,7 +288,11 @@ class FakeCluster {
     if (attempt < a.attempt) return;
     a.attempt = attempt;
     std::erase_if(a.ranks, [&](const auto& entry) { return entry.second.attempt < attempt; });
-    if (a.clears) tell(n, [n, attempt](Supervisor& s) { s.cleared(n, attempt); });
+    if (a.clears)
+      tell(n, [n, attempt, sealed = a.sealed](Supervisor& s) {
+        s.states_sealed(n, attempt, sealed);
+        s.cleared(n, attempt);
+      });
   }
 
   void act() {
@@ -300,6 +307,16 @@ class FakeCluster {
           for (int n = 0; n < static_cast<int>(agents.size()); ++n)
             if (agent(n).reachable() && agent(n).connected) clear(n, order->attempt);
           leader->ordered();
+        } else if (const auto* fetch = std::get_if<FetchStates>(&action)) {
+          for (const auto& move : fetch->moves) {
+            fetched.push_back(move);
+            const std::string& why = agent(move.to).fetches;
+            this->tell(move.to, [n = move.to, said = control::StateFetched{
+                                                  fetch->attempt, fetch->state.step, fetch->state.attempt,
+                                                  why.empty() ? -1 : move.rank, why}](Supervisor& s) {
+              s.state_fetched(n, said);
+            });
+          }
         } else if (const auto* start = std::get_if<Launch>(&action)) {
           on_launch(*start);
           launch(*start);

@@ -134,6 +134,40 @@ TEST(Transformer, TokensWithTheirSuccessorsAsLabels) {
   EXPECT_NEAR(a.mean(), std::log(11.0), 0.05);
 }
 
+TEST(Transformer, LossesOfSourcesAddUpToTheLossBitForBit) {
+  const auto shape = micro(false);
+  MemoryWeights w = lively(shape);
+  auto options = options_of(2, 600);  // a row ends inside a chunk of the head
+  const TestBatch made = make_batch(shape, 2, 600, true);
+  Stand together(shape, options);
+  options.sources = 3;
+  Stand apart(shape, options);
+  const auto all = loss_of(together.transformer, w, made.batch());
+  const auto gradients = w.gradients;
+  std::vector<model::LossSum> losses(3);
+  const auto by_source = [&](std::vector<std::int32_t> sources) {
+    model::Batch batch = made.batch();
+    batch.sources = sources;
+    apart.transformer.forward_backward(w, batch);
+    apart.transformer.take_losses(losses);
+    EXPECT_EQ(w.gradients, gradients);
+  };
+  by_source({2, 0});
+  EXPECT_EQ(losses[1].valid, 0);
+  EXPECT_GT(losses[0].valid, 0);
+  const model::LossSum second = losses[0], first = losses[2];
+  model::LossSum sum = first;
+  sum.add(second);
+  EXPECT_EQ(sum.sum, all.sum);
+  EXPECT_EQ(sum.valid, all.valid);
+  by_source({0, 1});
+  EXPECT_EQ(losses[0].sum, first.sum);
+  EXPECT_EQ(losses[1].sum, second.sum);
+  by_source({1, 1});
+  EXPECT_EQ(losses[1].sum, all.sum);
+  EXPECT_EQ(loss_of(apart.transformer, w, made.batch()).sum, all.sum) << "without sources: of the first";
+}
+
 TEST(Transformer, AsksForUnitsInTheWrittenOrder) {
   for (const auto& [tied, mode] : {std::pair(false, config::ActivationCheckpointing::none),
                                    std::pair(true, config::ActivationCheckpointing::none),

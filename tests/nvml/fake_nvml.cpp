@@ -110,6 +110,8 @@ EXPORTED Result nvmlDeviceGetFieldValues(Gpu gpu, int, FieldValue* field) {
   field->result = success;
   if (field->field == recovery_action_field)
     field->value.number = of(gpu, "RECOVERY", 0);
+  else if (field->field == link_sent_field || field->field == link_received_field)
+    field->value.wide = of(gpu, "LINK_KIB", 0);
   else if (field->field == link_speed_field)
     field->value.number = field->scope == 3 ? of(gpu, "LINK_SPEED", 26562) : 26562;
   else

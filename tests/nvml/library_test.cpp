@@ -43,6 +43,9 @@ TEST(NvmlLibrary, tells_what_it_has_functions_for) {
   EXPECT_EQ(library.uuid(*first), "GPU-5f1b0a77-0001");
   EXPECT_STREQ(library.pci(*second)->id, "00000000:9A:00.0");
   EXPECT_EQ(library.sm_clock_mhz(*first), 1755);
+  EXPECT_EQ(library.link_bytes(*second), 0);
+  const FakeVariable sent("LINK_KIB", "3");
+  EXPECT_EQ(library.link_bytes(*first), 2 * 3 * 1024) << "sent and received";
   EXPECT_FALSE(library.power_limit_mw(*first)) << "this library has no such function";
   EXPECT_THAT(library.near_cpus(*first), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(library.near_cpus(*second), ElementsAre(64, 65, 66, 67));

@@ -64,6 +64,19 @@ works=$(sbatch -N1 --job-name=works --wrap true)
 becomes "$works" COMPLETED
 job completed "$works"
 
+# What `holdfast avail` asks for: dgx001 has a job, dgx003 is down, dgx004 is reserved.
+present=$(sbatch --exclusive -w dgx001 /shared/home/job.sh)
+becomes "$present" RUNNING
+as_root scontrol update nodename=dgx003 state=down reason=gone
+as_root scontrol create reservation ReservationName=course StartTime=now Duration=120 Nodes=dgx004 Users=holdfast
+reserved() { [[ $(mini sinfo --noheader --Node --nodes=dgx004 --format=%T) == reserved ]]; }
+soon 60 reserved
+keep present_nodes.txt sinfo --noheader --all --Node '--format=%N|%P|%a|%l|%T|%G'
+keep reservations.txt scontrol --oneliner show reservation
+as_root scontrol delete ReservationName=course
+as_root scontrol update nodename=dgx003 state=resume
+mini scancel "$present"
+
 as_root scontrol update nodename=dgx004 state=drain reason='so | said it'
 as_root scontrol update nodename=dgx003 state=down reason=gone
 nodes down

@@ -201,6 +201,19 @@ TEST_F(ClusterCliTest, asks_for_the_nodes_of_each_partition_of_a_job) {
   EXPECT_THAT(tools.calls(), AllOf(HasSubstr("--partition=a\n"), HasSubstr("--partition=b\n")));
 }
 
+TEST_F(ClusterCliTest, reads_and_sets_the_comment_of_a_job) {
+  tools.answer("squeue", "(null)\n");
+  EXPECT_EQ(cluster.comment(3), "");
+  tools.answer("squeue", "{\"holdfast\":1,\"run\":\"a b\"}\n");
+  EXPECT_EQ(cluster.comment(3), "{\"holdfast\":1,\"run\":\"a b\"}");
+  EXPECT_THAT(tools.calls(), HasSubstr("--jobs=3\n--format=%k\n"));
+  tools.answer("scontrol", "");
+  cluster.set_comment(3, "{\"holdfast\":1}");
+  EXPECT_THAT(tools.calls(), HasSubstr("[ scontrol\nupdate\nJobId=3\nComment={\"holdfast\":1}\n]\n"));
+  tools.answer("scontrol", "", "slurm_update error: Access/permission denied", 1);
+  EXPECT_THROW(cluster.set_comment(3, "x"), Error);
+}
+
 TEST_F(ClusterCliTest, starts_steps_free_of_the_callers_place) {
   env::set("SLURM_JOB_ID", "4");
   env::set("SLURM_CPUS_PER_TASK", "1");

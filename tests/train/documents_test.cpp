@@ -32,6 +32,12 @@ class Documents : public TrainingFixture {
     writer.finish();
   }
   std::string tokens(const std::string& name) const { return "data.tokens=" + path(name); }
+  /// Of each step; null: there is but one source.
+  std::vector<nlohmann::json> losses_by_source(const std::string& dir) const {
+    std::vector<nlohmann::json> out;
+    for (const auto& line : metrics(dir)) out.push_back(line.value("loss_by_source", nlohmann::json()));
+    return out;
+  }
 };
 
 TEST_F(Documents, DigestAndLossesAreTheSameInEveryWorld) {
@@ -53,6 +59,15 @@ TEST_F(Documents, DigestAndLossesAreTheSameInEveryWorld) {
       ASSERT_EQ(done.status, 0) << done.err;
       EXPECT_EQ(digest(dir), digest(name)) << dir;
       EXPECT_EQ(losses(dir), losses(name)) << dir;
+      EXPECT_EQ(losses_by_source(dir), losses_by_source(name)) << dir;
+    }
+    for (const auto& line : metrics(name)) {
+      EXPECT_EQ(line.contains("loss_by_source"), name == "mixed");
+      if (name != "mixed") continue;
+      const double documents = line["loss_by_source"]["documents"], more = line["loss_by_source"]["more"];
+      EXPECT_LE(std::min(documents, more), line["loss"]);
+      EXPECT_GE(std::max(documents, more), line["loss"]);
+      EXPECT_NE(documents, more);
     }
     // A run that stops and goes on reads the samples that it would have read.
     ASSERT_EQ(train(1, name + "-cut", with({"train.steps=5", "optim.schedule=constant"})).status, 0);

@@ -36,7 +36,8 @@ TEST_F(StaticMemory, PlansHoldInEveryStrategy) {
     for (const auto& [world, layout] : layouts) {
       const std::string dir = "run" + std::to_string(run++);
       Sets sets = layout;
-      sets.insert(sets.end(), {"precision.parameters=" + parameters, "checkpoint.every=0"});
+      sets.insert(sets.end(),
+                  {"precision.parameters=" + parameters, "checkpoint.every=0", "train.peak_tflops=0.001"});
       const Finished done = train(world, dir, sets);
       ASSERT_EQ(done.status, 0) << done.err;
       const auto planned = numbers(done.err, "each rank plans (\\d+) bytes of memory .* sends (\\d+) bytes");
@@ -49,6 +50,12 @@ TEST_F(StaticMemory, PlansHoldInEveryStrategy) {
       for (std::size_t i = 1; i < steps.size(); ++i) {
         EXPECT_EQ(steps[i]["wire_bytes"], planned[1]) << dir << " step " << i + 1;
         EXPECT_EQ(steps[i]["allocations"], 0) << dir << " step " << i + 1;
+        // 6 N + 12 L H Q T = 6 * 27296 + 12 * 2 * 4 * 8 * 32
+        const double needed = steps[i]["tokens_per_s"].get<double>() * 188352, peak = world * 1e9;
+        EXPECT_NEAR(steps[i]["mfu"].get<double>(), needed / peak, 1e-9 * needed / peak);
+        EXPECT_GT(steps[i]["host_peak_bytes"].get<double>(), planned[0]);
+        EXPECT_GE(steps[i]["data_wait_s"].get<double>(), 0);
+        EXPECT_LT(steps[i]["data_wait_s"].get<double>(), steps[i]["step_s"].get<double>());
       }
     }
 }

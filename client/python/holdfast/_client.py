@@ -11,9 +11,9 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, List, Literal, Optional, Tuple, get_args
+from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, Union, get_args
 
-from holdfast import _link
+from holdfast import _buffers, _files, _link
 
 Phase = Literal[
     "starting", "restoring", "data", "forward", "backward", "collective", "optimizer", "checkpoint", "finishing", "paused"
@@ -24,6 +24,7 @@ EXIT_STOPPED = 75  #: the exit code of a rank that has saved and ended because i
 _BEAT_S = 0.1
 _REDIAL_S = 0.1
 _CLOSE_S = 2.0
+_STALL_S = 30.0  # close() waits so long for files of which nothing is read
 _TEXT = 4096
 
 
@@ -54,7 +55,7 @@ class _Notice:
 class Client:
     """The client of this process: open() makes it. Without an agent every call does nothing."""
 
-    def __init__(self, place: Optional[_link.Place]) -> None:
+    def __init__(self, place: Optional[_link.Place], environment: Optional[Mapping[str, str]] = None) -> None:
         self._on = place is not None
         self._at: Tuple[int, str, int] = (-1, "starting", 0)
         self._first_step = -1
@@ -64,10 +65,12 @@ class Client:
         if place is None:
             return
         self._place = place
+        self._buffers = _buffers.Buffers(environment or {})
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         # Under the lock:
         self._restored: Optional[_Notice] = None
+        self._sealed: Optional[_Notice] = None
         self._votes: List[_Notice] = []
         self._last_word: Optional[_Notice] = None
         self._taken = self._closing = False
@@ -75,6 +78,8 @@ class Client:
         self._heard: Optional[Tuple[bool, str]] = None
         self._until = 0
         self._outcomes: Dict[int, bool] = {}
+        self._unread: List[Tuple[int, str, List[str]]] = []  # votes whose files are read first; the first is in work
+        self._read = 0  # bytes of files
         # The thread's:
         self._link: Optional[_link.Link] = None
         self._told: Optional[Tuple[int, float, int]] = None
@@ -124,15 +129,65 @@ class Client:
             self._restored = self._restored or said
         self._wake()
 
-    def vote(self, step: int, path: str = "", *, files: int = 0, bytes: int = 0) -> None:
+    def vote(self, step: int, path: Union[str, "os.PathLike[str]"] = "", *, files: Union[int, Sequence[str]] = 0,
+             bytes: int = 0) -> None:
         """What this rank has written of the checkpoint of `step` is complete and synced: `files` of `bytes` together,
-        below `path`. Every rank votes, also one that has written nothing. The checkpoint is durable once all have."""
-        payload = {"kind": "files", "path": os.fspath(path)[:_TEXT], "files": int(files), "bytes": int(bytes)}
+        below `path`. Every rank votes, also one that has written nothing. The checkpoint is durable once all have.
+
+        `files` may be their names, relative to `path`, on storage that all nodes see; `bytes` is not needed then. A
+        thread reads them and computes their digests, and the vote is cast when it is through; close() waits for that.
+        If all ranks that have files name them, the checkpoint has a manifest, which `holdfast ckpt` shows and verifies,
+        and an attempt does not begin from one whose files are damaged."""
+        folder = os.fspath(path)[:_TEXT]
+        if isinstance(files, (list, tuple)):
+            self._vote_on_named(int(step), os.path.join(os.getcwd(), folder), [os.fspath(name) for name in files])
+            return
+        payload = {"kind": "files", "path": folder, "files": int(files), "bytes": int(bytes)}  # type: ignore[arg-type]
         self._vote(step, True, json.dumps(payload))
 
     def vote_failed(self, step: int, why: str) -> None:
         """It could not be written."""
         self._vote(step, False, " ".join(why.split())[:_TEXT] or "the program does not say why")
+
+    # --- buffers in the memory of the node ---
+
+    @property
+    def sealed(self) -> int:
+        """The step of the sealed state from which all ranks of this attempt start; -1: there is none, or `newest` is newer."""
+        return self._buffers.sealed.step if self._on and self._buffers.sealed else -1
+
+    @property
+    def sealed_names(self) -> List[str]:
+        """The names of the buffers of that state."""
+        return self._buffers.names() if self._on else []
+
+    def buffer(self, name: str, bytes: int) -> Optional[memoryview]:
+        """Memory for so many bytes of the next generation: ask anew after each seal, for every buffer. What is in it is not
+        defined. It outlives the process, and is copied to another node in the background; two generations are kept. Waits up
+        to 60 s while this one is being copied. None: there is no agent. Throws BuffersError."""
+        return self._buffers.buffer(name, int(bytes)) if self._on else None
+
+    def seal(self, step: int) -> bool:
+        """All buffers hold the state of `step`, optimizer steps done; no byte changes afterwards. Reads all of it, for its
+        checksums. False: there is no agent. Throws BuffersError: the state before remains the newest."""
+        if not self._on:
+            return False
+        self._buffers.seal(int(step))
+        said = _Notice(self._message("sealed", step=int(step)))
+        with self._lock:
+            self._sealed = said
+        self._wake()
+        return True
+
+    def load(self, name: str) -> memoryview:
+        """A buffer of the state of `sealed`, whose checksum holds, to be read until the first seal(). Says restored(), too.
+        Throws BuffersError where it has no such buffer, or is damaged: then end with failed(), and the next attempt starts
+        from another state."""
+        if not self._on or self._buffers.sealed is None:
+            raise _buffers.BuffersError(f"the buffer '{name}' cannot be loaded: this attempt does not start from buffers")
+        there = self._buffers.load(name)
+        self.restored(self._buffers.sealed.step, self._buffers.sealed.level)
+        return there
 
     def finished(self, step: int) -> None:
         """The rank has done all its steps; the process then ends with 0."""
@@ -147,9 +202,11 @@ class Client:
         self._say_last("failed", exit_code=exit_code if 0 <= exit_code <= 255 else 1, why=str(text)[:_TEXT])
 
     def close(self) -> None:
-        """Ends the connection. Waits at most 2 s until the agent has the votes and the last words. Also done at exit."""
+        """Ends the connection. Waits at most 2 s until the agent has the votes and the last words; before that, while
+        named files are read. Also done at exit."""
         if not self._on:
             return
+        self._await_reader()
         limit = time.monotonic() + _CLOSE_S
         self._wake()
         with self._lock:
@@ -197,6 +254,42 @@ class Client:
             self._votes.append(said)
         self._wake()
 
+    def _vote_on_named(self, step: int, folder: str, names: List[str]) -> None:
+        if not self._on:
+            return
+        with self._lock:
+            self._unread.append((step, folder, names))
+            begins = len(self._unread) == 1
+        if begins:
+            threading.Thread(target=self._read_named, name="holdfast-files", daemon=True).start()
+
+    def _read_named(self) -> None:
+        def count(size: int) -> None:
+            self._read += size
+
+        while True:
+            step, folder, names = self._unread[0]
+            try:
+                self._vote(step, True, _files.payload(folder, names, count))
+            except (OSError, ValueError) as error:
+                self._vote(step, False, " ".join(str(error).split())[:_TEXT])
+            with self._lock:
+                del self._unread[0]
+                self._changed.notify_all()
+                if not self._unread:
+                    return
+
+    def _await_reader(self) -> None:
+        """While it reads on."""
+        seen, since = -1, 0.0
+        with self._lock:
+            while self._unread:
+                if self._read != seen:
+                    seen, since = self._read, time.monotonic()
+                if time.monotonic() - since >= _STALL_S:
+                    return
+                self._changed.wait(1.0)
+
     def _say_last(self, name: str, **fields: Any) -> None:
         if not self._on:
             return
@@ -214,13 +307,15 @@ class Client:
     def _in_child(self) -> None:
         self._on = False
         self._order = None
+        self._buffers.in_child()
         for own in (self._link, self._wake_read, self._wake_write):
             if own:
                 own.close()
 
     def _notices(self) -> List[_Notice]:
         last = [self._last_word] if self._last_word else []
-        return ([self._restored] if self._restored else []) + self._votes + last
+        first = [notice for notice in (self._restored, self._sealed) if notice]
+        return first + self._votes + last
 
     def _waits(self) -> bool:
         unsent = any(not notice.sent for notice in self._notices())
@@ -351,5 +446,5 @@ def open() -> Client:
     """The client of this process; it connects in the background to the agent of this node."""
     global _client
     if _client is None:
-        _client = Client(_link.place_from(os.environ))
+        _client = Client(_link.place_from(os.environ), os.environ)
     return _client

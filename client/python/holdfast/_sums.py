@@ -69,8 +69,8 @@ _ISCSI = _isal()
 
 
 def crc32c_of_blocks(data: Array, block_bytes: int, iscsi: Any = _ISCSI) -> Array:
-    """CRC32C of each block of `data` (uint8, a multiple of 4 bytes); the last block may be shorter. `iscsi`: None for
-    numpy alone."""
+    """CRC32C of each block of `data` (uint8); blocks have a multiple of 4 bytes, and the last one may be shorter. `iscsi`:
+    None for numpy alone."""
     if iscsi is not None:
         data = np.ascontiguousarray(data)
         begin, size = data.ctypes.data, len(data)
@@ -81,7 +81,9 @@ def crc32c_of_blocks(data: Array, block_bytes: int, iscsi: Any = _ISCSI) -> Arra
     if whole:
         sums[:whole] = _crc_of_rows(data[: whole * block_bytes].view("<u4").reshape(whole, block_bytes // 4))
     if len(sums) > whole:
-        sums[whole:] = _crc_of_rows(data[whole * block_bytes :].view("<u4").reshape(1, -1))
+        last, odd = data[whole * block_bytes :], len(data) % 4
+        words = last[: len(last) - odd].view("<u4").reshape(1, -1)
+        sums[whole] = crc32c(last[len(last) - odd :].tobytes(), int(_crc_of_rows(words)[0]) if words.size else 0)
     return sums
 
 
@@ -100,9 +102,9 @@ def _crc_of_rows(words: Array) -> Array:
     return _through(_shift(0), states[:, 0]) ^ np.uint32(0xFFFFFFFF)
 
 
-def crc32c(data: bytes) -> int:
-    """Of a few bytes, one by one."""
-    state = 0xFFFFFFFF
+def crc32c(data: bytes, before: int = 0) -> int:
+    """Of a few bytes, one by one. `before`: of what comes before them."""
+    state = before ^ 0xFFFFFFFF
     for byte in data:
         state = (state >> 8) ^ int(_BYTES[(state ^ byte) & 255])
     return state ^ 0xFFFFFFFF

@@ -12,6 +12,7 @@ is read is checked before one byte of it is used. Only the blocks around what is
 
 from __future__ import annotations
 
+import bisect
 import json
 import os
 import pathlib
@@ -31,18 +32,19 @@ except ImportError as error:
 
 from holdfast import _sums
 
-__all__ = ["Checkpoint", "CheckpointError", "Damaged", "NewerFormat", "Tensor", "Unreadable", "open"]
+__all__ = ["Checkpoint", "CheckpointError", "Damaged", "NewerFormat", "OtherKind", "Tensor", "Unreadable", "open"]
 
 Array = Any  # numpy.ndarray
 Index = Union[slice, int, Tuple[Union[slice, int], ...]]
 
-_VERSION = 5
-_PAGE, _BLOCK, _RUN = 4096, 65536, 1 << 20  # bytes; of a run: read and checked at once
+_VERSION, _FILES_VERSION = 5, 6
+_PAGE, _RECORD, _RUN = 4096, 128, 1 << 20  # bytes; of a run: read and checked at once
+_BLOCK, _BLOCK_TO_3 = 65536, 4 << 20  # bytes under one checksum; up to format 3
 _THREADS = 4
 _LEASE_S = 60.0
 _FIRST_LINE = re.compile(rb'\{"schema_version":(\d{1,7}),"digest":"([0-9a-f]{32})",\n')
 _STEP = re.compile(r"step-(\d{8,})")
-_FIELDS = {"schema_version", "digest", "generation", "point", "facts", "tensors", "state_digest", "layout", "shards"}
+_FIELDS = {"schema_version", "digest", "generation", "point", "facts", "tensors", "state_digest", "shards"}
 
 
 class CheckpointError(Exception):
@@ -61,6 +63,10 @@ class NewerFormat(CheckpointError):
     """It was written by a Holdfast that this package is older than."""
 
 
+class OtherKind(CheckpointError):
+    """It consists of files that another program has written (kind `files`), and only that program reads them."""
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A logical tensor."""
@@ -73,6 +79,28 @@ class Tensor:
     @property
     def elements(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class _File:
+    """The file of a writer, as the manifest has it."""
+
+    name: str
+    bytes: int
+    data_offset: int
+    first: int  #: where its blocks begin
+    block: int  #: bytes of each; the last one may be shorter
+    metadata_crc32c: int
+    root: str
+    table: Optional[Array]  #: checksums of the blocks, up to format 3; None: they stand in the file's head
+
+    @property
+    def has_head(self) -> bool:
+        return self.table is None
+
+    @property
+    def blocks(self) -> int:
+        return -(-(self.bytes - self.first) // self.block)
 
 
 @dataclass(frozen=True)
@@ -124,7 +152,8 @@ class Checkpoint:
 
     def _take(self, manifest: Dict[str, Any]) -> None:
         try:
-            point, layout = manifest["point"], manifest["layout"]
+            self.format: int = manifest["schema_version"]
+            point = manifest["point"]
             self.step: int = manifest["generation"]["step"]
             self.tokens: int = point["tokens"]
             self.samples: int = point["samples"]
@@ -140,14 +169,20 @@ class Checkpoint:
                 shape = (rows * cols,) if vector else (rows, cols)
                 self.tensors[name] = Tensor(name, shape, entry["dtype"], entry["digest"])
                 self._rows_cols.append((rows, cols))
-            self._members, self._replicas = layout["members"], layout["replicas"]
-            self._shards: List[Dict[str, Any]] = manifest["shards"]
-            self._prove(layout["cuts"], len(manifest["tensors"]))
-        except (KeyError, TypeError, ValueError) as error:
+            self._prove_tensors(len(manifest["tensors"]))
+            self._shards = [_file_of(shard, writer, self.format) for writer, shard in enumerate(manifest["shards"])]
+            if self.format < 5:
+                self._prove_pieces([shard["pieces"] for shard in manifest["shards"]])
+            else:
+                layout = manifest["layout"]
+                self._members, self._replicas = layout["members"], layout["replicas"]
+                self._prove_layout(layout["cuts"])
+            for shard in self._shards:
+                _check_size(self.path / shard.name, shard.bytes)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
             raise Damaged(f"{self.path}: the manifest is not usable ({type(error).__name__}: {error})") from error
 
-    def _prove(self, cuts: Sequence[Sequence[int]], listed: int) -> None:
-        """Every element has exactly one place, in files of the right sizes."""
+    def _prove_tensors(self, listed: int) -> None:
         digests = [int(tensor.digest, 16) for tensor in self.tensors.values()]
         sizes = {"f32": 4, "bf16": 2}
         self._item = [sizes[tensor.dtype] for tensor in self.tensors.values()]
@@ -156,6 +191,27 @@ class Checkpoint:
             raise ValueError("a tensor is named twice")
         if _sums.state_digest(list(self.tensors), digests) != int(self.state_digest, 16):
             raise ValueError("the state digest does not follow from those of the tensors")
+
+    def _prove_pieces(self, lists: Sequence[Sequence[Sequence[int]]]) -> None:
+        """Up to format 4 each writer lists its pieces: every element has exactly one place."""
+        self._listed: List[List[_Piece]] = [[] for _ in self.tensors]
+        for writer, (file, pieces) in enumerate(zip(self._shards, lists)):
+            begin = file.first + (0 if file.has_head else _RECORD)
+            for at, number, count, first in sorted((at, number, count, first) for number, first, count, at in pieces):
+                item = self._item[number]
+                if number < 0 or count < 1 or at < begin or at % item or at + count * item > file.bytes:
+                    raise ValueError(f"{file.name}: a piece lies outside the data, or in another one")
+                self._listed[number].append(_Piece(first, count, writer, at))
+                begin = at + count * item
+        for (rows, cols), of_tensor in zip(self._rows_cols, self._listed):
+            of_tensor.sort(key=lambda piece: piece.first)
+            ends = [0] + [piece.first + piece.count for piece in of_tensor]
+            if [piece.first for piece in of_tensor] != ends[:-1] or ends[-1] != rows * cols:
+                raise ValueError("an element is stored nowhere, or twice")
+        self._firsts = [[piece.first for piece in of_tensor] for of_tensor in self._listed]
+
+    def _prove_layout(self, cuts: Sequence[Sequence[int]]) -> None:
+        """Every element has exactly one place, in files of the right sizes."""
         if self._members < 1 or self._replicas < 1 or self._members * self._replicas != len(self._shards):
             raise ValueError("the layout has not as many writers as there are shards")
         #: Of each tensor its cut's stride and part, its first element there, and the elements of the whole cut.
@@ -171,16 +227,8 @@ class Checkpoint:
             for rows, cols in held:
                 self._places.append((stride, part, at, n))
                 at += rows * cols
-        if len(self._places) != listed:
+        if len(self._places) != len(self.tensors):
             raise ValueError("a tensor is stored nowhere")
-        for writer, shard in enumerate(self._shards):
-            if shard["data_offset"] < 1 or any(shard[key] % _PAGE for key in ("data_offset", "payload_offset", "bytes")):
-                raise ValueError(f"{_shard_name(writer)} cannot have such extents")
-            blocks = -(-(shard["bytes"] - shard["payload_offset"]) // _BLOCK)
-            head = -(-(128 + 4 * blocks) // _PAGE) * _PAGE
-            if blocks < 0 or shard["payload_offset"] - shard["data_offset"] != head:
-                raise ValueError(f"{_shard_name(writer)}: the payload cannot start there")
-            _check_size(self.path / _shard_name(writer), shard["bytes"])
 
     def close(self) -> None:
         """Gives the lease back."""
@@ -274,6 +322,12 @@ class Checkpoint:
 
     def _pieces(self, number: int, first: int, end: int) -> Iterator[_Piece]:
         """Those that hold elements [first, end) of a tensor."""
+        if self.format < 5:
+            listed, at = self._listed[number], bisect.bisect_right(self._firsts[number], first) - 1
+            while at < len(listed) and listed[at].first < end:
+                yield listed[at]
+                at += 1
+            return
         stride, part, at, _ = self._places[number]
         first, end = first + at, end + at
         while first < end:
@@ -289,7 +343,7 @@ class Checkpoint:
         replica, member = divmod(writer, self._members)
         pieces: Dict[int, _Piece] = {}
         shard = self._shards[writer]
-        offset = shard["payload_offset"]
+        offset = shard.first
         for item in (4, 2):
             for number, (stride, part, at, n) in enumerate(self._places):
                 if self._item[number] != item:
@@ -300,29 +354,29 @@ class Checkpoint:
                 if first < end:
                     pieces[number] = _Piece(first - at, end - first, writer, offset)
                     offset += (end - first) * item
-        if -(-offset // _PAGE) * _PAGE != shard["bytes"]:
-            raise Damaged(f"{self.path / _shard_name(writer)} has not the bytes that its pieces need")
+        if -(-offset // _PAGE) * _PAGE != shard.bytes:
+            raise Damaged(f"{self.path / shard.name} has not the bytes that its pieces need")
         with self._lock:
             return self._of_writer.setdefault(writer, pieces)
 
     def _runs(self, piece: _Piece, part: "_Part", item: int) -> Iterator[Tuple[_Piece, int, int]]:
-        """Of a piece the runs of whole blocks, as bytes of the payload, around what is asked for."""
-        base = piece.offset - self._shards[piece.writer]["payload_offset"]
+        """Of a piece the runs of whole blocks, as bytes from the first block on, around what is asked for."""
+        shard = self._shards[piece.writer]
+        base, block, run = piece.offset - shard.first, shard.block, max(_RUN, shard.block)
         firsts, ends = part.ranges(piece.first, piece.first + piece.count)
-        starts = (base + (firsts - piece.first) * item) // _BLOCK
-        stops = -(-(base + (ends - piece.first) * item) // _BLOCK)
+        starts = (base + (firsts - piece.first) * item) // block
+        stops = -(-(base + (ends - piece.first) * item) // block)
         apart = np.flatnonzero(starts[1:] > stops[:-1]) + 1
-        payload = self._shards[piece.writer]["bytes"] - self._shards[piece.writer]["payload_offset"]
         for start, stop in zip(starts[np.r_[0, apart]], stops[np.r_[apart - 1, len(stops) - 1]]):
-            for at in range(int(start) * _BLOCK, int(stop) * _BLOCK, _RUN):
-                yield piece, at, min(at + _RUN, int(stop) * _BLOCK, payload)
+            for at in range(int(start) * block, int(stop) * block, run):
+                yield piece, at, min(at + run, int(stop) * block, shard.bytes - shard.first)
 
     def _read_run(self, piece: _Piece, start: int, end: int, part: "_Part", target: Array) -> None:
         data = self._file(piece.writer).blocks(start, end)
         with self._lock:
             self.bytes_read += len(data)
         item = target.dtype.itemsize
-        base = piece.offset - self._shards[piece.writer]["payload_offset"]
+        base = piece.offset - self._shards[piece.writer].first
         # Pieces begin on a multiple of their item, and blocks, too: no element lies across two runs.
         skip = max(0, base - start)
         first = piece.first + (start + skip - base) // item
@@ -334,7 +388,7 @@ class Checkpoint:
             if writer not in self._files:
                 if len(self._files) >= 64:
                     self._files.pop(next(iter(self._files)))  # closed with its last reader
-                self._files[writer] = _Shard(self.path, writer, self._manifest)
+                self._files[writer] = _Shard(self.path, self._shards[writer], writer, self._manifest)
             return self._files[writer]
 
 
@@ -407,26 +461,23 @@ def _copy_flat(target: Array, at: int, values: Array) -> None:
 class _Shard:
     """The file of a writer; its head is checked when it is opened, and each block when it is read."""
 
-    def __init__(self, folder: pathlib.Path, writer: int, manifest: Dict[str, Any]) -> None:
-        self._path = folder / _shard_name(writer)
-        self._at = manifest["shards"][writer]
+    def __init__(self, folder: pathlib.Path, at: _File, writer: int, manifest: Dict[str, Any]) -> None:
+        self._path = folder / at.name
+        self._at = at
         self._fd = -1
         try:
             self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise Unreadable(f"{self._path} cannot be opened ({error.strerror})") from error
-        at = self._at
-        head = self._read(at["data_offset"], at["payload_offset"])
+        head = self._read(at.data_offset, at.first if at.has_head else at.data_offset + _RECORD)
         generation, point = manifest["generation"], manifest["point"]
-        record = struct.pack("<8s14q", b"HOLDFAST", _VERSION, generation["step"], generation["epoch"],
+        record = struct.pack("<8s14q", b"HOLDFAST", manifest["schema_version"], generation["step"], generation["epoch"],
                              generation["attempt"], writer, len(manifest["shards"]), point["tokens"], point["samples"],
-                             at["bytes"], at["data_offset"], at["payload_offset"], 0, 0, 0)
-        if head[:128].tobytes() != record + struct.pack("<q", _sums.crc32c(record)):
+                             at.bytes, at.data_offset, at.first if at.has_head else 0, 0, 0, 0)
+        if head[:_RECORD].tobytes() != record + struct.pack("<q", _sums.crc32c(record)):
             raise Damaged(f"{self._path} is not the file that the manifest names")
-        blocks = -(-(at["bytes"] - at["payload_offset"]) // _BLOCK)
-        self._table = head[128 : 128 + 4 * blocks].view("<u4")
-        extents = struct.pack("<QQQI", at["bytes"], at["data_offset"], at["payload_offset"], int(at["metadata_crc32c"], 16))
-        if _sums.xxh3_128(extents + self._table.tobytes()) != at["root"]:
+        self._table = head[_RECORD : _RECORD + 4 * at.blocks].view("<u4") if at.table is None else at.table
+        if at.has_head and _root_of(at, self._table) != at.root:
             raise Damaged(f"{self._path}: the table of checksums does not hold")
 
     def __del__(self) -> None:
@@ -438,12 +489,12 @@ class _Shard:
             self._fd = -1
 
     def blocks(self, start: int, end: int) -> Array:
-        """Bytes of the payload; both are at borders of blocks, or `end` is its end."""
-        data = self._read(self._at["payload_offset"] + start, self._at["payload_offset"] + end)
-        sums = _sums.crc32c_of_blocks(data, _BLOCK)
-        if not np.array_equal(sums, self._table[start // _BLOCK : start // _BLOCK + len(sums)]):
-            raise Damaged(f"{self._path}: a block between bytes {self._at['payload_offset'] + start} and "
-                          f"{self._at['payload_offset'] + end} is damaged")
+        """Bytes from the first block on; both are at borders of blocks, or `end` is the end of the file."""
+        first, block = self._at.first, self._at.block
+        data = self._read(first + start, first + end)
+        sums = _sums.crc32c_of_blocks(data, block)
+        if not np.array_equal(sums, self._table[start // block : start // block + len(sums)]):
+            raise Damaged(f"{self._path}: a block between bytes {first + start} and {first + end} is damaged")
         return data
 
     def _read(self, start: int, end: int) -> Array:
@@ -494,8 +545,27 @@ class _Lease:
             self._path = None
 
 
-def _shard_name(writer: int) -> str:
-    return f"shard-{writer:05d}.h5"
+def _file_of(shard: Dict[str, Any], writer: int, version: int) -> _File:
+    """Throws ValueError when there can be no such file."""
+    name = f"shard-{writer:05d}.h5"
+    if version < 5 and shard["file"] != name:
+        raise ValueError(f"what writer {writer} has written is called {shard['file']}")
+    table = np.frombuffer(bytes.fromhex(shard["block_crc32c"]), ">u4").astype("<u4") if version < 4 else None
+    first, block = (shard["data_offset"], _BLOCK_TO_3) if version < 4 else (shard["payload_offset"], _BLOCK)
+    file = _File(name, shard["bytes"], shard["data_offset"], first, block, int(shard["metadata_crc32c"], 16), shard["root"], table)
+    if file.data_offset < 1 or file.data_offset % _PAGE or file.blocks < 0:
+        raise ValueError(f"{name} cannot have such extents")
+    if table is not None:
+        if file.bytes < first + _RECORD or len(table) != file.blocks or _root_of(file, table) != file.root:
+            raise ValueError(f"{name}: the table of checksums does not hold")
+    elif file.bytes % _PAGE or first - file.data_offset != -(-(_RECORD + 4 * file.blocks) // _PAGE) * _PAGE:
+        raise ValueError(f"{name}: the payload cannot start there")
+    return file
+
+
+def _root_of(at: _File, table: Array) -> str:
+    offsets = struct.pack("<QQQ", at.bytes, at.data_offset, at.first) if at.has_head else struct.pack("<QQ", at.bytes, at.data_offset)
+    return _sums.xxh3_128(offsets + struct.pack("<I", at.metadata_crc32c) + table.tobytes())
 
 
 def _check_size(path: pathlib.Path, size: int) -> None:
@@ -519,15 +589,18 @@ def _read_manifest(folder: pathlib.Path) -> Dict[str, Any]:
     if _sums.xxh3_128(text[: first.start(2)] + text[first.end(2) :]) != first[2].decode():
         raise Damaged(f"{path} has another digest than it names")
     version = int(first[1])
-    if version > _VERSION:
-        raise NewerFormat(f"{path} is of format {version}, and this package reads {_VERSION}. Install a newer one?")
-    if version < _VERSION:
-        raise CheckpointError(f"{path} is of format {version}, and this package reads {_VERSION} (an older Holdfast wrote "
-                              "it). Export it with `holdfast ckpt export`?")
+    if version > _FILES_VERSION:
+        raise NewerFormat(f"{path} is of format {version}, and this package reads up to {_FILES_VERSION}. Install a newer one?")
+    if version == _FILES_VERSION:
+        raise OtherKind(f"{folder} consists of files that another program has written. Load them with that program "
+                        "(holdfast ckpt show names them)?")
+    if version < 1:
+        raise Damaged(f"{path} is of format {version}, which never existed")
     try:
         manifest = json.loads(text)
     except ValueError as error:
         raise Damaged(f"{path} is not JSON") from error
-    if set(manifest) != _FIELDS:
-        raise Damaged(f"{path} has other fields than a manifest has ({sorted(set(manifest) ^ _FIELDS)})")
+    fields = _FIELDS | {"layout" if version >= 5 else "index"}
+    if set(manifest) != fields:
+        raise Damaged(f"{path} has other fields than a manifest has ({sorted(set(manifest) ^ fields)})")
     return manifest

@@ -21,12 +21,19 @@ import pathlib
 import secrets
 import shutil
 import sys
+import warnings
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
-import torch
+try:
+    import torch
 
-from holdfast import checkpoint
-from holdfast.checkpoint import Checkpoint, CheckpointError
+    from holdfast import checkpoint
+    from holdfast.checkpoint import Checkpoint, CheckpointError
+except ImportError as missing:
+    what = f"{sys.executable or 'this Python'} cannot be used for this ({missing})"
+    if __name__ == "__main__":
+        sys.exit(f"holdfast.torch: {what}. Put one first in PATH that has torch and numpy?")
+    raise ImportError(f"{what}. holdfast.torch needs torch and numpy: install them?") from missing
 
 __all__ = ["export_dcp", "import_dcp", "load", "load_optimizer", "open", "state_dict"]
 
@@ -195,7 +202,9 @@ def export_dcp(found: Checkpoint, folder: Union[str, "os.PathLike[str]"], *, mod
     contents = {**_under(model, weights), **(_under(optim, {"state": state}) if state else {})}
     partial = target.with_name(f".{target.name}.tmp-{secrets.token_hex(4)}")
     try:
-        dcp.save(contents, storage_writer=dcp.FileSystemWriter(partial, thread_count=1), planner=Planner(), no_dist=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is disabled")  # one process is what is meant
+            dcp.save(contents, storage_writer=dcp.FileSystemWriter(partial, thread_count=1), planner=Planner(), no_dist=True)
         _sync(partial)
         os.rename(partial, target)
         _sync(target.parent)

@@ -79,8 +79,10 @@ Agent::Agent(Loop& loop, NodeSystem& system, std::shared_ptr<slurm::Cluster> slu
   signs_timer_ = loop_.every(signs_period, [this] {
     if (!leader_) return;  // signs are kept until there is one
     for (const auto& part : messages_of(signs_->poll())) tell_leader(part);
+    look_outside();
   });
   watch_timer_ = loop_.every(watch_period, [this] { candidate_.watch(); });
+  warm_ranks();
 }
 
 Agent::~Agent() = default;

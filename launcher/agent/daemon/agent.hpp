@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "launcher/agent/leader/candidate.hpp"
+#include "launcher/agent/mover/mover.hpp"
 #include "launcher/agent/ranks/flights.hpp"
 #include "launcher/agent/ranks/local_ranks.hpp"
 #include "launcher/agent/ranks/log_spool.hpp"
@@ -19,10 +20,13 @@
 #include "launcher/agent/ranks/rank_record.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/agent/ranks/scratch.hpp"
+#include "launcher/agent/ranks/signs_of_life.hpp"
 #include "launcher/agent/ranks/vote_merger.hpp"
+#include "launcher/agent/ranks/warm_ranks.hpp"
 #include "launcher/agent/signs/signs.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/rank_env.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/run_config.hpp"
 #include "src/control/channel.hpp"
@@ -81,6 +85,7 @@ class Agent {
   void clear(int attempt);
   void clear_on();
   void dump_stacks_of(int attempt, int rank);
+  void look_outside();
   void from_caller(const std::shared_ptr<Peer>& peer, const control::CallerToAgent& message);
   void answer_caller(const control::OrderTaken& answer);
   void leader_is_gone();
@@ -92,7 +97,13 @@ class Agent {
   void tell_pmix(const control::Message& message) const;
   void start_ranks(const control::StartRanks& order);
   void start_pmix(const control::StartRanks& order);
+  void begin_copies(const control::StartRanks& order);
+  void fetch_state(const control::FetchState& order);
+  void give_buffers(RankEnv& rank, const control::StartRanks& order) const;
+  bool copies_buffers(const control::StartRanks& order) const;
+  Mover::Place mover_at(int node, int port) const;
   void start_rank(int rank);
+  void warm_ranks();
   void pmix_is_gone(int attempt, const std::string& why);
   void keep_metrics(LocalRank& rank, const control::RankMetrics& said);
   void vote(const control::RankVote& vote);
@@ -127,8 +138,12 @@ class Agent {
   Flights flights_;
   LocalRanks ranks_;
   VoteMerger votes_;
+  SignsOfLife life_;      ///< of ranks that do not report
+  int life_attempt_ = 0;  ///< whose ranks they are
+  double looked_at_ = 0;  ///< at them; 0: not yet in this attempt
   std::map<std::pair<int, std::int64_t>, control::Loop::Handle> vote_timers_;  ///< by (attempt, step)
   std::unique_ptr<Signs> signs_;
+  std::unique_ptr<WarmRanks> warm_;
   control::Worker reader_;  ///< reads the logs of ranks that have ended
   int clearing_ = 0;        ///< attempt whose Clear has not been answered yet
   Clock::time_point clear_limit_;

@@ -37,6 +37,7 @@ void Agent::from_leader(const LeaderToAgent& message) {
       Overloaded{
           [](const LeaderBeat&) {},
           [&](const Clear& order) { clear(order.attempt); },
+          [&](const FetchState& order) { fetch_state(order); },
           [&](const StartRanks& order) { start_ranks(order); },
           [&](const PmixFenced& m) { tell_pmix(m); },
           [&](const PmixQuestion& m) { tell_pmix(m); },
@@ -96,7 +97,12 @@ void Agent::clear_on() {
   if (end_older(clearing_, SIGKILL, to_pmix, clear_orphans_) && leaving_.empty()) {
     clear_orphans_ = false;
     system_.remove_flight_records(clearing_);  // the leader needs them no more
-    return tell_leader(Cleared{clearing_, system_.free_port(master_port_base + clearing_ % 1000)});
+    Cleared cleared{clearing_, system_.free_port(master_port_base + clearing_ % 1000)};
+    if (const Mover* mover = system_.mover()) {
+      cleared.mover = mover->port();
+      cleared.sealed = mover->sealed();
+    }
+    return tell_leader(cleared);
   }
   clear_timer_ = loop_.after(clear_poll, [this] { clear_on(); });
 }
@@ -109,6 +115,27 @@ void Agent::dump_stacks_of(int attempt, int number) {
                                   [this, attempt, number](const std::string& text) {
                                     tell_leader(Stacks{attempt, number, text});
                                   });
+}
+
+void Agent::look_outside() {
+  const int attempt = leadership_.attempt();
+  if (own_trainer(config_.rank) || config_.supervise.hang_outside_s <= 0) return;
+  std::vector<WatchedRank> watched;
+  for (const auto& [number, rank] : ranks_)
+    if (rank.attempt == attempt && rank.started && !rank.ended && !rank.reports())
+      watched.push_back({number, spooled_path(scratch_, run_, rank_log(run_, attempt, number)),
+                         scratch_.heartbeat(number)});
+  if (watched.empty()) return;
+  system_.look_outside(attempt, std::move(watched), [this, attempt](const Growths& growths) {
+    const double now = loop_.steady_seconds();
+    if (std::exchange(life_attempt_, attempt) != attempt) {
+      life_.forget();
+      looked_at_ = 0;
+    }
+    if (looked_at_ > 0) life_.take(growths, now - looked_at_, now);
+    looked_at_ = now;
+    for (const auto& seen : life_.seen(attempt, now)) tell_leader(seen);
+  });
 }
 
 // --- messages of callers ---

@@ -14,6 +14,7 @@
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/base/rank_env.hpp"
+#include "src/config/partner_nodes.hpp"
 
 namespace holdfast::launcher {
 
@@ -133,6 +134,9 @@ void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& mess
                  [&](const RankVote& m) {
                    vote({number, attempt, m.step, m.ok, m.payload, m.stall_us});
                  },
+                 [&](const RankSealed&) {
+                   if (Mover* mover = system_.mover()) mover->copy(number);
+                 },
                  [&](const RankDoubt& m) {
                    rank->doubt = RankDoubt{number, attempt, m.step, m.accused, m.check, m.why};
                    tell_leader(*rank->doubt);
@@ -214,6 +218,7 @@ void Agent::keep_final_state(const RankFinished& finished) const {
 void Agent::start_ranks(const StartRanks& order) {
   if (order.attempt != leadership_.attempt() || (starting_ && starting_->attempt == order.attempt)) return;
   starting_ = order;
+  begin_copies(order);
   if (speaks_mpi(config_.rank) && pmix_attempt_ != order.attempt) start_pmix(order);
   for (int i = 0; i < order.ranks_per_node; ++i) start_rank(order.slot * order.ranks_per_node + i);
 }
@@ -239,10 +244,12 @@ void Agent::start_rank(int number) {
              run_.path,
              scratch_.socket(),
              scratch_.key(number),
+             scratch_.heartbeat(number),
              order.master,
              order.master_port,
              order.trusted_step,
              order.durable_steps};
+  give_buffers(at, order);
   Command command = attempt_command(config_.rank.command, order);
   command.block_sigterm = own_trainer(config_.rank);  // the agent tells it to end
   command.folder = config_.rank.directory;
@@ -250,17 +257,98 @@ void Agent::start_rank(int number) {
   if (variables != pmix_variables_.end())
     for (const auto& variable : variables->second) command.environment->push_back(variable);
   try {
-    files::replace_atomically(scratch_.key(number),
-                              to_hex(rank_key(secret_, {number, order.attempt})) + "\n");
+    files::replace_atomically(scratch_.key(number), to_hex(rank_key(secret_, {number, order.attempt})) + "\n",
+                              files::for_owner);
     command.output = spooled(scratch_, run_, rank_log(run_, order.attempt, number));
-    const pid_t pid = system_.start(command, [this, number, attempt = order.attempt](int status) {
+    const auto ended = [this, number, attempt = order.attempt](int status) {
       rank_is_gone(number, attempt, status);
-    });
+    };
+    const auto warm = warm_ ? warm_->start(command, ended) : std::nullopt;
+    const pid_t pid = warm ? *warm : system_.start(command, ended);
     rank_is_up(rank, pid);
     keep_record({number, order.attempt, pid, {}});
   } catch (const Error& error) {
     tell_leader(*(rank.failed = RankFailed{number, order.attempt, cannot_start, error.what()}));
   }
+}
+
+void Agent::warm_ranks() {
+  if (config_.rank.warm.empty()) return;
+  StartRanks order;
+  order.attempt = WarmRanks::waiting;
+  order.ranks_per_node = roster_.ranks_per_node;
+  try {
+    warm_ = std::make_unique<WarmRanks>(loop_, system_, config_.rank, order.ranks_per_node,
+                                        attempt_environment(run_, node_, order, cluster_, config_.rank),
+                                        spooled(scratch_, run_, run_.logs() / ("warm-" + node_ + ".log")));
+  } catch (const Error& error) {
+    log::warn("ranks start without waiting interpreters (rank.warm): {}", error.what());
+  }
+}
+
+// --- snapshot buffers ---
+
+void Agent::give_buffers(RankEnv& rank, const StartRanks& order) const {
+  const Mover* mover = system_.mover();
+  if (!mover) return;
+  rank.buffers = mover->folder_of(rank.rank);
+  rank.buffers_limit = mover->share_of_rank(order.ranks_per_node, copies_buffers(order));
+  if (order.sealed_step >= 0)
+    rank.sealed = fmt::format("{} {} {}", order.sealed_step, order.sealed_attempt, order.sealed_level);
+}
+
+bool Agent::copies_buffers(const StartRanks& order) const {
+  return config_.checkpoint.partner != config::Partner::none && order.nodes.size() > 1 &&
+         order.movers.size() == order.nodes.size();
+}
+
+void Agent::begin_copies(const StartRanks& order) {
+  Mover* mover = system_.mover();
+  if (!mover) return;
+  Mover::Attempt attempt{order.attempt, {}, {}, order.sealed_step, order.sealed_attempt};
+  for (int i = 0; i < order.ranks_per_node; ++i)
+    attempt.ranks.push_back(order.slot * order.ranks_per_node + i);
+  if (copies_buffers(order)) {
+    std::map<std::string, int> numbers;
+    std::vector<int> units, nodes;
+    for (const auto& name : order.nodes) {
+      nodes.push_back(roster_.node_called(name));
+      const std::string unit = nodes.back() < 0 ? "" : roster_.nodes[nodes.back()].scalable_unit;
+      units.push_back(numbers.try_emplace(unit, static_cast<int>(numbers.size())).first->second);
+    }
+    const int slot = config::partner_nodes(static_cast<int>(nodes.size()), units)[order.slot];
+    attempt.partner = mover_at(nodes[slot], order.movers[slot]);
+  }
+  mover->begin(attempt);
+  for (const int rank : attempt.ranks) mover->copy(rank);
+}
+
+Mover::Place Agent::mover_at(int node, int port) const {
+  if (node < 0) return {};
+  auto hosts = roster_.nodes[node].ip_addresses;
+  hosts.push_back(roster_.nodes[node].address);
+  return {std::move(hosts), port};
+}
+
+/// The answer is given again where the leader repeats the order, because it may not have come.
+void Agent::fetch_state(const FetchState& order) {
+  if (order.attempt != leadership_.attempt()) return;
+  StateFetched answer{order.attempt, order.step, order.of_attempt, -1, ""};
+  Mover* mover = system_.mover();
+  if (!mover && !order.from.empty()) {
+    answer.rank = order.from.front().rank;
+    answer.why = "this node keeps no snapshot buffers";
+  }
+  if (!mover) return tell_leader(answer);
+  std::vector<Mover::Source> sources;
+  for (const auto& from : order.from)
+    sources.push_back({from.rank, mover_at(roster_.node_called(from.node), from.port)});
+  mover->fetch(std::move(sources), order.step, order.of_attempt,
+               [this, answer](const Mover::Fetched& what) mutable {
+                 answer.rank = what.rank;
+                 answer.why = what.why;
+                 tell_leader(answer);
+               });
 }
 
 // --- MPI ranks and their PMIx server ---

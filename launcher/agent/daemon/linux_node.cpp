@@ -10,18 +10,29 @@
 #include "launcher/agent/ranks/programs.hpp"
 #include "launcher/agent/ranks/stacks.hpp"
 #include "launcher/pmix/pmix_program.hpp"
+#include "src/base/log.hpp"
+#include "src/config/load.hpp"
 
 namespace holdfast::launcher {
 
 LinuxNode::LinuxNode(control::RealLoop& loop, RunDir run, std::string node, pid_t guardian,
-                     const config::RunConfig& config, const config::ClusterFacts& cluster, int ranks_per_node)
+                     const config::RunConfig& config, const config::ClusterFacts& cluster, int ranks_per_node,
+                     const control::Key& secret)
     : loop_(loop),
       run_(std::move(run)),
       node_(std::move(node)),
       guardian_(guardian),
       local_(config.checkpoint.local),
       children_(loop),
-      checker_(loop, run_, cluster, config.rank, ranks_per_node) {}
+      checker_(loop, run_, cluster, config.rank, ranks_per_node),
+      outside_(loop, run_, node_) {
+  if (config::own_trainer(config.rank) || local_ == "none") return;  // our trainer has buffers of its own
+  try {
+    mover_ = std::make_unique<Mover>(loop, buffers_folder(local_, run_, node_), secret);
+  } catch (const std::exception& error) {
+    log::warn("programs have no snapshot buffers on this node: {}", error.what());
+  }
+}
 
 pid_t LinuxNode::start(Command command, std::function<void(int status)> ended) {
   auto& program = command.argv.front();

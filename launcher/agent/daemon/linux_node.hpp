@@ -1,6 +1,7 @@
 #pragma once
 // The node that a serving agent runs on.
 #include "launcher/agent/daemon/node_check.hpp"
+#include "launcher/agent/mover/mover.hpp"
 #include "launcher/agent/ranks/children.hpp"
 #include "launcher/agent/ranks/node_system.hpp"
 
@@ -10,7 +11,8 @@ class LinuxNode final : public NodeSystem {
  public:
   /// `guardian`: the pid of the agent's; 0: there is none.
   LinuxNode(control::RealLoop& loop, RunDir run, std::string node, pid_t guardian,
-            const config::RunConfig& config, const config::ClusterFacts& cluster, int ranks_per_node);
+            const config::RunConfig& config, const config::ClusterFacts& cluster, int ranks_per_node,
+            const control::Key& secret);
 
   pid_t start(Command command, std::function<void(int status)> ended) override;
   void watch(pid_t pid, std::function<void()> ended) override { children_.watch(pid, std::move(ended)); }
@@ -20,7 +22,12 @@ class LinuxNode final : public NodeSystem {
   std::vector<RunProcess> processes(bool orphans) const override;
   [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                              std::function<void(std::string)> done) override;
+  void look_outside(int attempt, std::vector<WatchedRank> ranks,
+                    std::function<void(const Growths&)> then) override {
+    outside_.look(attempt, std::move(ranks), std::move(then));
+  }
   void remove_flight_records(int attempt) override;
+  Mover* mover() override { return mover_.get(); }
   int free_port(int first) const override;
   void check(std::function<void(const control::NodeHealth&)> then) override {
     checker_.check(std::move(then));
@@ -34,8 +41,10 @@ class LinuxNode final : public NodeSystem {
   std::string node_;
   pid_t guardian_;
   std::string local_;  ///< checkpoint.local
+  std::unique_ptr<Mover> mover_;
   Children children_;
   NodeChecker checker_;
+  OutsideLook outside_;
 };
 
 }  // namespace holdfast::launcher

@@ -56,7 +56,7 @@ std::vector<fs::path> parts_of_bundle(const fs::path& root) {
   std::vector<fs::path> parts;
   for (fs::recursive_directory_iterator at(root), end; at != end; ++at) {
     const fs::path below = at->path().lexically_relative(root);
-    if (below == "tests" || below == "share/holdfast/configs")
+    if (below == "tests" || below == "share/holdfast/configs" || below == "share/holdfast/python")
       at.disable_recursion_pending();
     else if (at->is_regular_file() && below.filename() != "holdfast-tool")
       parts.push_back(below);

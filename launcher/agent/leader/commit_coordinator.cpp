@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/index/lease.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -18,7 +19,7 @@ CommitCoordinator::CommitCoordinator(control::Loop& loop, std::filesystem::path 
                                      const config::Checkpoint& settings, Handlers handlers)
     : loop_(loop),
       checkpoints_(std::move(checkpoints)),
-      retention_{settings.keep, settings.archive_h},
+      retention_{settings.keep, settings.archive_h, settings.keep_files},
       vote_limit_(settings.commit_s),
       handlers_(std::move(handlers)),
       worker_(loop, commit_shutdown_limit),
@@ -80,18 +81,20 @@ void CommitCoordinator::settle(std::int64_t step) {
   struct Outcome {
     bool durable = false;
     std::string note;
-    bool tidies = false;  // files of the program's own are not ours to remove
+    bool committed = false;  // else they are files that the program has only counted
+    bool files = false;
   };
   worker_.ask(
       [commit = std::move(it->second.commit), still_leading = handlers_.still_leading]() -> Outcome {
-        Outcome out{false, commit->why(), false};
+        Outcome out{false, commit->why(), false, false};
         try {
           if (!commit->failed() && !still_leading())
             out.note = "another leader has taken over";
           else if (!commit->failed()) {
             const auto committed = commit->commit();
             out.note = committed.note;
-            out.tidies = !committed.path.empty();
+            out.committed = !committed.path.empty();
+            out.files = committed.files;
             out.durable = true;
           }
         } catch (const std::exception& error) {
@@ -102,7 +105,7 @@ void CommitCoordinator::settle(std::int64_t step) {
       },
       [this, step, generation = generation_](const Outcome& out) {
         busy_ = false;
-        if (out.durable && out.tidies) to_tidy_ = {generation, step};
+        if (out.committed) to_tidy_ = {generation, step, !out.files || retention_.keep_files > 0};
         conclude(step, generation.attempt, out.durable, out.note);
       });
 }
@@ -128,11 +131,14 @@ void CommitCoordinator::conclude(std::int64_t step, int attempt, bool durable, c
 void CommitCoordinator::tidy() {
   if (tidying_ || !to_tidy_) return;
   tidying_ = true;
-  const auto [generation, step] = *std::exchange(to_tidy_, std::nullopt);
+  const ToTidy what = *std::exchange(to_tidy_, std::nullopt);
   remover_.ask(
-      [checkpoints = checkpoints_, retention = retention_, generation, step]() -> std::vector<std::int64_t> {
+      [checkpoints = checkpoints_, retention = retention_, what]() -> std::vector<std::int64_t> {
         try {
-          return checkpoint::tidy(checkpoints, retention, generation, step);
+          if (what.retains) return checkpoint::tidy(checkpoints, retention, what.generation, what.step);
+          checkpoint::sweep(checkpoints, what.generation, what.step);
+          checkpoint::sweep_leases(checkpoints);
+          return {};
         } catch (const std::exception& error) {
           log::warn("old checkpoints could not be removed: {}", error.what());
           return {};

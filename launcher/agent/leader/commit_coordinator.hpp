@@ -66,8 +66,13 @@ class CommitCoordinator {
   /// Of this attempt, for votes that are repeated.
   std::map<std::int64_t, control::CommitOutcome> commit_outcomes_;
   bool busy_ = false;
+  struct ToTidy {
+    checkpoint::Generation generation;
+    std::int64_t step = 0;
+    bool retains = true;  ///< there are settings by which checkpoints of this kind go
+  };
   /// Of the newest commit whose removals have not begun; others have, when `tidying_`.
-  std::optional<std::pair<checkpoint::Generation, std::int64_t>> to_tidy_;
+  std::optional<ToTidy> to_tidy_;
   bool tidying_ = false;
   control::Worker worker_, remover_;
 };

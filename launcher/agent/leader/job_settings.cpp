@@ -9,6 +9,7 @@
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/config/load.hpp"
+#include "src/config/shown.hpp"
 
 namespace holdfast::launcher {
 
@@ -33,7 +34,9 @@ std::optional<events::SettingsChanged> JobSettings::changed() const {
   try {
     for (const auto& change :
          config::changed_settings(config::load(file_of(kept_)).config, config::load(run_.config()).config))
-      out.settings[change.key] = {change.before, change.now};
+      out.settings[change.key] = config::may_hold_secrets(change.key)
+                                     ? events::SettingValues{config::not_shown, config::not_shown}
+                                     : events::SettingValues{change.before, change.now};
   } catch (const Error& error) {
     log::warn("the settings of the job before cannot be compared: {}", error.what());
   }
@@ -41,7 +44,7 @@ std::optional<events::SettingsChanged> JobSettings::changed() const {
 }
 
 void JobSettings::keep() const {
-  files::replace_atomically(file_of(job_term_), files::read_text(run_.config()));
+  files::replace_atomically(file_of(job_term_), files::read_text(run_.config()), files::for_owner);
 }
 
 }  // namespace holdfast::launcher

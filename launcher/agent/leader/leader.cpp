@@ -82,7 +82,8 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
               }),
       connections_(roster_.nodes.size()),
       journal_writer_(loop_, run_, term_, journal_),
-      side_(loop_) {
+      side_(loop_),
+      judge_(loop_) {
   coordinator_ = std::make_unique<CommitCoordinator>(
       loop_, run_.checkpoints(), config_.checkpoint,
       CommitCoordinator::Handlers{
@@ -159,6 +160,9 @@ void Leader::connect(int n) {
 void Leader::greet(int n) {
   send(n, Hello{Hello::Role::leader, node(self_).name, term_, 0, -1, ::getpid()});
   if (ordered_.attempt > 0) send(n, Clear{term_, ordered_.attempt});
+  if (const auto fetch = ordered_.fetches.find(n);
+      fetch != ordered_.fetches.end() && supervisor_.stage() == Stage::clearing)
+    send(n, fetch->second);
   // Later, an agent that was replaced must not start ranks that have ended.
   if (const auto start = ordered_.starts.find(n);
       start != ordered_.starts.end() && supervisor_.stage() == Stage::starting)
@@ -196,14 +200,18 @@ void Leader::take(int n, AgentToLeader message) {
                  },
                  [&](const Cleared& m) {
                    connections_[n].free_port = m.free_port;
+                   connections_[n].mover = m.mover;
+                   supervisor_.states_sealed(n, m.attempt, m.sealed);
                    supervisor_.cleared(n, m.attempt);
                  },
+                 [&](const StateFetched& m) { supervisor_.state_fetched(n, m); },
                  [&](const RankStarted& m) { supervisor_.rank_started(n, m); },
                  [&](const RankWaits& m) { supervisor_.rank_waits(n, m); },
                  [&](const RankRestored& m) { supervisor_.rank_restored(m); },
                  [&](NodeVotes& m) { coordinator_->take(n, std::move(m)); },
                  [&](const RankDoubt& m) { supervisor_.rank_doubt(n, m); },
                  [&](const RankFlight& m) { supervisor_.rank_flight(n, m); },
+                 [&](const RankSeen& m) { supervisor_.rank_seen(n, m); },
                  [&](const RankFinished& m) { supervisor_.rank_finished(m); },
                  [&](const RankFailed& m) { supervisor_.rank_failed(n, m); },
                  [&](const RankExited& m) { supervisor_.rank_exited(n, m); },

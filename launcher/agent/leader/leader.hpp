@@ -51,12 +51,14 @@ class Leader {
     bool greeted = false;       ///< the agent has answered our hello
     bool storage_gone = false;  ///< it says that shared storage does not answer it
     Clock::time_point next_dial;
+    int mover = 0;      ///< port of its mover
     int free_port = 0;  ///< on which a program could listen there when it was cleared
   };
   /// What has been ordered so far. The supervisor may be ahead of it: its newest decisions are being written.
   struct Ordered {
     int attempt = 0;
-    std::map<int, control::StartRanks> starts;  ///< of that attempt, by node
+    std::map<int, control::FetchState> fetches;  ///< of that attempt, by node
+    std::map<int, control::StartRanks> starts;   ///< of that attempt, by node
     std::optional<control::Drain> drain;
     bool paused = false;
     std::optional<int> finish;
@@ -85,6 +87,8 @@ class Leader {
   void write_next_batch();
   void carry_out(std::size_t steps);
   void carry_out(const Action& action);
+  void fetch(const FetchStates& what);
+  void judge_and_launch(const Launch& what);
   void launch(const Launch& what);
   void remember(const LogEntry& event);
   void keep_stacks(int node, const control::Stacks& what);
@@ -110,7 +114,9 @@ class Leader {
   /// tell so one after the other.
   std::optional<Clock::time_point> behind_others_since_;
   JournalWriter journal_writer_;
-  control::Worker side_;  ///< writes what nothing waits for: stacks, the ledger
+  control::Worker side_;   ///< writes what nothing waits for: stacks, the ledger
+  control::Worker judge_;  ///< reads the checkpoint that a program is to begin from
+  control::Loop::Handle judge_timer_;
   control::Loop::Handle tick_timer_, beat_timer_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/index/files_check.hpp"
 #include "launcher/agent/leader/leader.hpp"
 #include "launcher/agent/leader/node_record.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
@@ -11,6 +12,11 @@
 namespace holdfast::launcher {
 
 using namespace control;
+
+namespace {
+constexpr std::chrono::seconds judge_limit{60};  // storage that hangs holds up the ranks, too
+constexpr double gib = 1 << 30;
+}  // namespace
 
 /// Queues all that the supervisor has decided, and then `then`.
 void Leader::act(std::function<void()> then) {
@@ -76,13 +82,15 @@ void Leader::carry_out(const Action& action) {
                  [&](const ClearAll& clear) {
                    ordered_.attempt = clear.attempt;
                    ordered_.starts.clear();
+                   ordered_.fetches.clear();
                    ordered_.drain.reset();  // the next attempt is told anew
                    coordinator_->begin({term_, clear.attempt}, supervisor_.world());
                    send_all(Clear{term_, clear.attempt});
                    supervisor_.at(loop_.steady_seconds());
                    supervisor_.ordered();
                  },
-                 [&](const Launch& start) { launch(start); },
+                 [&](const FetchStates& states) { fetch(states); },
+                 [&](const Launch& start) { judge_and_launch(start); },
                  [&](const TellRanks& tell) {
                    ordered_.drain = tell.what;
                    send_all(tell.what);
@@ -112,6 +120,52 @@ void Leader::carry_out(const Action& action) {
              action);
 }
 
+/// Another program is told of no checkpoint whose files are proven to be damaged.
+void Leader::judge_and_launch(const Launch& what) {
+  if (own_trainer(config_.rank) || what.durable_steps.empty()) return launch(what);
+  const auto is_due = [this, what, done = std::make_shared<bool>(false)] {
+    return !std::exchange(*done, true) && !over_ && supervisor_.attempt() == what.attempt &&
+           supervisor_.stage() == Stage::starting;
+  };
+  judge_timer_ = loop_.after(judge_limit, [this, is_due, what] {
+    if (!is_due()) return;
+    log::warn("the newest checkpoint could not be read in time; attempt {} begins with it", what.attempt);
+    launch(what);
+  });
+  judge_.ask(
+      [folder = run_.checkpoints(), steps = what.durable_steps,
+       bytes = config_.checkpoint.check_files_gib * gib]() -> checkpoint::Judgement {
+        try {
+          return checkpoint::judge(folder, steps, static_cast<std::int64_t>(bytes));
+        } catch (const std::exception& error) {
+          log::warn("the checkpoints of the program cannot be looked at: {}", error.what());
+          return {steps, {}};
+        }
+      },
+      [this, is_due, what](const checkpoint::Judgement& found) {
+        if (!is_due()) return;
+        supervisor_.at(loop_.steady_seconds());
+        for (const auto& [step, why] : found.damaged) supervisor_.checkpoint_damaged(step, why);
+        act([this, what, steps = found.steps] {
+          if (supervisor_.attempt() != what.attempt || supervisor_.stage() != Stage::starting) return;
+          Launch judged = what;
+          judged.durable_steps = steps;
+          launch(judged);
+        });
+      });
+}
+
+void Leader::fetch(const FetchStates& what) {
+  ordered_.fetches.clear();
+  for (const auto& move : what.moves) {
+    auto& order = ordered_.fetches
+                      .try_emplace(move.to, FetchState{what.attempt, what.state.step, what.state.attempt, {}})
+                      .first->second;
+    order.from.push_back({move.rank, node(move.from).name, connections_[move.from].mover});
+  }
+  for (const auto& [n, order] : ordered_.fetches) send(n, order);
+}
+
 void Leader::launch(const Launch& what) {
   const int slots = static_cast<int>(what.placement.size());
   coordinator_->begin({term_, what.attempt}, slots * roster_.ranks_per_node);
@@ -124,8 +178,15 @@ void Leader::launch(const Launch& what) {
                    node(what.placement.front()).for_programs(),
                    {},
                    what.trusted_step,
-                   what.durable_steps};
-  for (const int n : what.placement) order.nodes.push_back(node(n).name);
+                   what.durable_steps,
+                   {},
+                   what.state.step,
+                   what.state.attempt,
+                   what.level};
+  for (const int n : what.placement) {
+    order.nodes.push_back(node(n).name);
+    order.movers.push_back(connections_[n].mover);
+  }
   for (; order.slot < slots; ++order.slot) {
     const int n = what.placement[order.slot];
     ordered_.starts[n] = order;

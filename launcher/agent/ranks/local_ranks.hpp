@@ -25,6 +25,10 @@ struct LocalRank {
   std::optional<control::RankFinished> finished;
   std::optional<control::RankFailed> failed;
   std::optional<control::RankExited> exited;
+  /// It says where it is.
+  bool reports() const {
+    return heard && (progress.step >= 0 || progress.phase != control::Phase::starting || progress.moves > 0);
+  }
   control::Loop::Handle grace;  ///< running while its death is known but not its exit code
 };
 

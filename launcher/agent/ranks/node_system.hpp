@@ -5,12 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent/ranks/outside_look.hpp"
 #include "launcher/agent/ranks/run_processes.hpp"
 #include "src/base/subprocess.hpp"
 #include "src/control/loop.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
+
+class Mover;
 
 class NodeSystem {
  public:
@@ -31,8 +34,13 @@ class NodeSystem {
   [[nodiscard]] virtual control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                                      std::function<void(std::string)> done) = 0;
 
+  /// As OutsideLook::look().
+  virtual void look_outside(int attempt, std::vector<WatchedRank> ranks,
+                            std::function<void(const Growths&)> then) = 0;
   /// As remove_flight_records(), of this run.
   virtual void remove_flight_records(int attempt) = 0;
+  /// What keeps snapshot buffers on this node (launcher/agent/mover); null: nothing does.
+  virtual Mover* mover() { return nullptr; }
   /// As find_free_port().
   virtual int free_port(int first) const = 0;
   /// As NodeChecker::check().

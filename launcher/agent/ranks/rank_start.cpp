@@ -61,8 +61,11 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
                                    "HOLDFAST_RUN_DIR",
                                    "HOLDFAST_AGENT",
                                    "HOLDFAST_KEY",
+                                   "HOLDFAST_HEARTBEAT",
                                    "HOLDFAST_TRUSTED",
-                                   "HOLDFAST_DURABLE"});
+                                   "HOLDFAST_DURABLE",
+                                   "HOLDFAST_BUFFERS",
+                                   "HOLDFAST_SEALED"});
   for (const auto& entry : env::all())  // settings, and where it is installed
     if (entry.starts_with("PMIX_MCA_") || entry.starts_with("PMIX_PREFIX=")) environment.push_back(entry);
   for (const auto& entry : cluster.environment) put(environment, entry);

@@ -120,7 +120,7 @@ bool remove_scratch(const Scratch& scratch) {
   fs::remove(scratch.socket(), ignored);
   bool shared = false;
   for (const auto& name : files::list(scratch.folder)) {
-    for (const char* kind : {"pmix-", "rank-", "end-", "final-", "key-"})
+    for (const char* kind : {"pmix-", "rank-", "end-", "final-", "key-", "heartbeat-"})
       if (name.starts_with(kind + scratch.node + "-")) fs::remove_all(scratch.folder / name, ignored);
     for (const char* kind : {"guardian-", "programs-", "settings-", "term-", "logs-"})
       if (name == kind + scratch.node) fs::remove_all(scratch.folder / name, ignored);

@@ -22,6 +22,10 @@ struct Scratch {
   std::filesystem::path logs() const { return folder / ("logs-" + node); }
   /// The key of a rank, of the newest attempt that was started here.
   std::filesystem::path key(int rank) const { return folder / ("key-" + node + "-" + std::to_string(rank)); }
+  /// What a rank's program may touch to show that it lives.
+  std::filesystem::path heartbeat(int rank) const {
+    return folder / ("heartbeat-" + node + "-" + std::to_string(rank));
+  }
   /// Of the PMIx server and the ranks that it serves.
   std::filesystem::path pmix(int attempt) const {
     return folder / ("pmix-" + node + "-" + std::to_string(attempt));

@@ -49,6 +49,10 @@ class CudaDevice final : public device::Device {
   CudaDevice(CudaParts parts, const device::DeviceOptions& options);
 
   std::string describe() const override;
+  std::string product() const override { return parts_.runtime->facts().name; }
+  std::int64_t used_bytes() override {
+    return parts_.runtime->facts().memory_bytes - parts_.runtime->free_bytes();
+  }
   bool is_host() const override { return false; }
   kernels::Kernels& kernels() override { return kernels_; }
   kernels::Kernels& reduce_kernels() override { return reduce_kernels_; }

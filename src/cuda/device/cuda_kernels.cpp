@@ -163,7 +163,11 @@ void CudaKernels::head_loss(Stream& stream, const kernels::HeadLoss& h) {
     enqueue(stream, [&](StreamHandle s) {
       auto* const losses = reinterpret_cast<double*>(scratch(head_chunk * 8, "a loss"));
       cross_entropy(runtime_, s, logits, labels, static_cast<bool>(h.d_hidden), type, losses);
-      add_losses(runtime_, s, losses, labels, tokens, h.loss, h.valid);
+      for (std::int64_t at = 0; at < tokens;) {
+        const auto part = h.part_at(first + at, first + tokens);
+        add_losses(runtime_, s, losses + at, labels + at, part.tokens, h.loss + part.sum, h.valid + part.sum);
+        at += part.tokens;
+      }
     });
     if (!h.d_hidden) continue;
     const ConstMat d_logits = logit_gradients(logits, type);

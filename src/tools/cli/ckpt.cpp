@@ -19,6 +19,7 @@
 namespace holdfast::tool {
 namespace {
 
+using checkpoint::FilesManifest;
 using checkpoint::Manifest;
 using Json = nlohmann::ordered_json;
 
@@ -108,6 +109,7 @@ std::string committed_text(const fs::path& step_dir) {
 Json json_of(const fs::path& path, const Manifest& m) {
   const std::string committed = committed_at(path);
   return {{"path", path.string()},
+          {"kind", "tensors"},
           {"step", m.point.step},
           {"tokens", m.point.tokens},
           {"samples", m.point.samples},
@@ -116,6 +118,45 @@ Json json_of(const fs::path& path, const Manifest& m) {
           {"generation", {{"term", m.generation.term}, {"attempt", m.generation.attempt}}},
           {"bytes", total_bytes(m)},
           {"state_digest", checkpoint::digest_text(m.state_digest)}};
+}
+
+Json json_of(const fs::path& path, const FilesManifest& m) {
+  const std::string committed = committed_at(path);
+  return {{"path", path.string()},
+          {"kind", "files"},
+          {"step", m.step},
+          {"committed", committed.empty() ? Json() : Json(committed)},
+          {"pinned", is_pinned(path, m.step)},
+          {"generation", {{"term", m.generation.term}, {"attempt", m.generation.attempt}}},
+          {"bytes", total_bytes(m)},
+          {"world", m.world},
+          {"folder", m.folder},
+          {"file_count", m.files.size()}};
+}
+
+void print_text(const fs::path& path, const FilesManifest& m, std::ostream& out) {
+  out << fmt::format(
+      "checkpoint    {}\nkind          files of another program\nstep          {}\ncommitted     {}\n"
+      "generation    {}\nformat        {}{}\nworld         {}\nfolder        {}\nfiles         {}, {}\n\n",
+      path.string(), m.step, committed_text(path), generation_text(m.generation), checkpoint::files_version,
+      is_pinned(path, m.step) ? "\npinned        yes" : "", m.world, harmless(m.folder), m.files.size(),
+      size_text(total_bytes(m)));
+  std::size_t width = 4;
+  for (const auto& file : m.files) width = std::max(width, file.name.size());
+  out << fmt::format("{:{}}  {:>10}  {:>6}  digest\n", "file", width, "size", "rank");
+  for (const auto& file : m.files)
+    out << fmt::format("{:{}}  {:>10}  {:>6}  {}\n", harmless(file.name), width, size_text(file.bytes),
+                       file.rank, file.digest);
+}
+
+Json json_in_full(const fs::path& path, const FilesManifest& m) {
+  Json json = json_of(path, m);
+  json["format"] = checkpoint::files_version;
+  json["files"] = Json::array();
+  for (const auto& file : m.files)
+    json["files"].push_back(
+        {{"name", file.name}, {"bytes", file.bytes}, {"digest", file.digest}, {"rank", file.rank}});
+  return json;
 }
 
 void print_json(const Json& json, std::ostream& out) {
@@ -178,17 +219,15 @@ const char* word_of(const checkpoint::Verified& result) {
 Json verdict_json(const fs::path& step_dir, const checkpoint::Verified& result) {
   Json problems = Json::array();
   for (const std::string& problem : result.problems) problems.push_back(problem);
-  return {{"path", step_dir.string()},
-          {"verdict", word_of(result)},
-          {"bytes", result.bytes},
-          {"blocks", result.blocks},
-          {"problems", problems}};
+  return {{"path", step_dir.string()}, {"verdict", word_of(result)}, {"bytes", result.bytes},
+          {"blocks", result.blocks},   {"files", result.files},      {"problems", problems}};
 }
 
 void print_verdict(const fs::path& step_dir, const checkpoint::Verified& result, std::ostream& out) {
   if (result.problems.empty())
-    out << fmt::format("{}: good ({}, {} blocks)\n", step_dir.string(), size_text(result.bytes),
-                       result.blocks);
+    out << fmt::format("{}: good ({}, {} {})\n", step_dir.string(), size_text(result.bytes),
+                       result.files > 0 ? result.files : result.blocks,
+                       result.files > 0 ? "files" : "blocks");
   else
     out << fmt::format("{}: {}\n", step_dir.string(), result.unreadable ? "NOT READABLE" : "DAMAGED");
   for (const std::string& problem : result.problems) out << "  " << harmless(problem) << '\n';
@@ -203,11 +242,21 @@ int ckpt_ls(const fs::path& given, bool json, std::ostream& out) {
     throw Error(Exit::usage, path.string() + " is a checkpoint, not a folder of them", "", "Use ckpt show?");
   Json list = Json::array();
   if (!json)
-    out << fmt::format("{:>10}  {:>14}  {:>10}  {:>6}  {:20}  {:16}\n", "step", "tokens", "size", "shards",
+    out << fmt::format("{:>10}  {:>14}  {:>10}  {:>6}  {:20}  {:16}\n", "step", "tokens", "size", "files",
                        "committed", "state digest");
   for (const std::int64_t step : checkpoint::committed_steps(*folder)) {
     const fs::path step_dir = checkpoint::committed_path(*folder, step);
     const checkpoint::Condition found = checkpoint::condition_of(step_dir);
+    if (found.files) {
+      const FilesManifest& m = *found.files;
+      if (json)
+        list.push_back(json_of(step_dir, m));
+      else
+        out << fmt::format("{:>10}  {:>14}  {:>10}  {:>6}  {:20}  files in {}{}\n", step, "",
+                           size_text(total_bytes(m)), m.files.size(), committed_text(step_dir),
+                           harmless(m.folder), is_pinned(step_dir, step) ? "  pinned" : "");
+      continue;
+    }
     if (!found.manifest) {
       const char* const what = found.kind == checkpoint::Condition::Kind::damaged ? "damaged" : "unreadable";
       if (json)
@@ -237,14 +286,17 @@ int ckpt_ls(const fs::path& given, bool json, std::ostream& out) {
 
 int ckpt_show(const fs::path& given, bool json, std::ostream& out) {
   const fs::path path = checkpoint_of(given);
-  const Manifest manifest = checkpoint::read_manifest(path);
-  if (!json) {
-    print_text(path, manifest, out);
-    return exit_of(Exit::done);
-  }
-  Json all = {{"schema_version", 2}};
-  all.update(json_in_full(path, manifest));
-  print_json(all, out);
+  const auto show = [&](const auto& manifest) {
+    if (!json) return print_text(path, manifest, out);
+    Json all = {{"schema_version", 2}};
+    all.update(json_in_full(path, manifest));
+    print_json(all, out);
+  };
+  const std::string text = checkpoint::read_manifest_text(path);
+  if (checkpoint::lists_files(text))
+    show(checkpoint::parse_files_manifest_of(path, text));
+  else
+    show(checkpoint::parse_manifest_of(path, text));
   return exit_of(Exit::done);
 }
 

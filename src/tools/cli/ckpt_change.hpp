@@ -17,14 +17,23 @@ struct ExportOrder {
   /// fp32, bf16 or fp16; "": as it was imported, or with `merge` as the base is; or fp32.
   std::string dtype;
   std::int64_t shard_bytes = 5'000'000'000;  ///< of each file of a folder, at most
-  /// Folder whose tokenizer goes along; empty: none does, but with `merge` the one that lies beside the
-  /// adapters or the base.
+  /// Folder whose tokenizer goes along, or a SentencePiece model; empty: the one that made the run's tokens,
+  /// with `merge` the one that lies beside the adapters or the base, where there is one.
   std::filesystem::path tokenizer;
   bool merge = false;          ///< `path` holds adapters: the model with them added. It may be a PEFT folder
   std::filesystem::path base;  ///< what they are added to; empty: the weights that they name
 };
 /// A model as a Hugging Face folder or file; adapters as a PEFT folder.
 int ckpt_export(const ExportOrder& order, std::ostream& out);
+
+struct DcpOrder {
+  std::filesystem::path path, out;  ///< `out`: a folder that is not there yet
+  std::string dtype;                ///< of the weights: fp32, bf16 or fp16; "": as they are
+  bool weights_only = false;        ///< without the moments
+};
+/// A folder for torch.distributed.checkpoint: this process becomes `python3 -m holdfast.torch export-dcp`,
+/// whose exit code counts. Returns only by an Error, when there is no python3.
+int ckpt_export_dcp(const DcpOrder& order);
 
 struct ImportFiles {
   std::filesystem::path source, out;

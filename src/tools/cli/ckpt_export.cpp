@@ -12,6 +12,7 @@
 #include "src/tools/cli/ckpt_folder.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
 #include "src/tools/cli/merged_model.hpp"
+#include "src/tools/cli/run_settings.hpp"
 
 namespace holdfast::tool {
 namespace {
@@ -121,7 +122,8 @@ int ckpt_export(const ExportOrder& order, std::ostream& out) {
     return export_alone(order, *facts, model, out);
   refuse_unscaled(step_dir, manifest);
   if (is_one_file(order)) return write_file(order, model, out);
-  model.folder = {order.shard_bytes, clean(order.tokenizer), {}};
+  const fs::path tokenizer = order.tokenizer.empty() ? tokenizer_of_tokens(step_dir) : clean(order.tokenizer);
+  model.folder = {order.shard_bytes, tokenizer, {}};
   return write_folder(order, config::parse_model(toml, step_dir.string()), model, out);
 }
 

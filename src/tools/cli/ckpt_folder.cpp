@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cerrno>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "checkpoint/index/safetensors_index.hpp"
@@ -14,6 +16,7 @@
 #include "src/config/peft_config.hpp"
 #include "src/data/tokenizer_files.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
+#include "src/tools/text/sentencepiece_json.hpp"
 #include "src/weights/adapter_files.hpp"
 
 namespace holdfast::tool {
@@ -23,10 +26,11 @@ using checkpoint::Element;
 using checkpoint::TensorSource;
 namespace safetensors = checkpoint::safetensors;
 
+constexpr const char* config_of_tokenizer = "tokenizer_config.json";
 /// What a folder may have beside the files of a tokenizer.
-constexpr std::array beside_tokenizers = {
-    "tokenizer_config.json", "vocab.json",          "merges.txt",
-    "added_tokens.json",     "chat_template.jinja", "special_tokens_map.json"};
+constexpr std::array beside_tokenizers = {config_of_tokenizer,   "vocab.json",
+                                          "merges.txt",          "added_tokens.json",
+                                          "chat_template.jinja", "special_tokens_map.json"};
 constexpr const char* generation_name = "generation_config.json";
 constexpr mode_t readable = 0644;
 
@@ -93,11 +97,68 @@ bool copy_small(const fs::path& from, const fs::path& to, const fs::path& name) 
   return true;
 }
 
+config::HfTokenIds ids_of(std::optional<text::Token> begins, std::optional<text::Token> ends) {
+  config::HfTokenIds out;
+  if (begins) out.bos = std::to_string(*begins);
+  if (ends) out.eos = std::to_string(*ends);
+  return out;
+}
+
+/// A SentencePiece model, and the files with which transformers uses it where it can.
+config::HfTokenIds write_own_tokenizer(const fs::path& model, const fs::path& to,
+                                       std::optional<int> max_tokens) {
+  const std::string bytes = files::read_text(model);
+  const auto hf = text::hf_files_of_sentencepiece(bytes, model.string(), max_tokens);
+  files::replace_atomically(to / "tokenizer.model", bytes, readable);
+  if (!hf) return {};
+  files::replace_atomically(to / "tokenizer.json", hf->tokenizer, readable);
+  files::replace_atomically(to / config_of_tokenizer, hf->config, readable);
+  return ids_of(hf->begins, hf->ends);
+}
+
+/// Where `folder` has a tokenizer.json and nothing that says how transformers is to use it.
+void complete_tokenizer(const text::Tokenizer& tokenizer, const fs::path& folder, int max_tokens) {
+  if (!fs::exists(folder / "tokenizer.json") || fs::exists(folder / config_of_tokenizer)) return;
+  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                   {"clean_up_tokenization_spaces", false},
+                                   {"model_max_length", max_tokens}};
+  const auto name = [&](const char* key, std::optional<text::Token> token) {
+    if (token) config[key] = tokenizer.decode({&*token, 1}, true);
+  };
+  name("bos_token", tokenizer.document_start());
+  name("eos_token", tokenizer.document_end());
+  files::replace_atomically(folder / config_of_tokenizer, config.dump(2) + "\n", readable);
+}
+
+/// As ids_of(options) where that says how texts end, else as the tokenizer in `folder` does, if we can read
+/// it.
+config::HfTokenIds ids_in(const fs::path& folder, config::HfTokenIds ids, int max_tokens) {
+  if (data::tokenizer_files(folder).empty()) return ids;
+  try {
+    const auto tokenizer = text::open_tokenizer(folder);
+    complete_tokenizer(*tokenizer, folder, max_tokens);
+    if (ids.eos == "null") return ids_of(tokenizer->document_start(), tokenizer->document_end());
+  } catch (const Error&) {
+  }
+  return ids;
+}
+
+/// So that transformers' generate() ends texts; padding counts as nothing there.
+void write_generation_config(const fs::path& folder, const config::HfTokenIds& ids) {
+  if (ids.eos == "null" || fs::exists(folder / generation_name)) return;
+  const auto id = [](const std::string& text) { return nlohmann::ordered_json::parse(text); };
+  const auto eos = id(ids.eos);
+  const nlohmann::ordered_json config = {{"bos_token_id", id(ids.bos)},
+                                         {"eos_token_id", eos},
+                                         {"pad_token_id", eos.is_array() ? eos.front() : eos}};
+  files::replace_atomically(folder / generation_name, config.dump(2) + "\n", readable);
+}
+
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
   const auto tokenizer = data::tokenizer_files(from);
   if (tokenizer.empty())
     throw Error(Exit::usage, from.string() + " holds no tokenizer",
-                "there is neither tokenizer.json nor tokenizer.model in it");
+                "there is no tokenizer.json, no tokenizer.model, and not one NAME.model either");
   for (const fs::path& file : tokenizer) copy_small(from, to, file.filename());
   for (const char* name : beside_tokenizers) copy_small(from, to, name);
 }
@@ -114,14 +175,21 @@ ExportedFolder export_folder(TensorSource& source, const config::ModelShape& sha
                              const FolderOptions& options) {
   auto plan = checkpoint::plan_model_files(source.tensors(), types, options.shard_bytes);
   AsideFolder folder(target);
-  if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, folder.path());
-  if (!copy_small(options.tokenizer, folder.path(), generation_name))
-    copy_small(options.made_of, folder.path(), generation_name);
+  config::HfTokenIds ids;
+  if (const auto own = text::find_own_model(options.tokenizer)) {
+    ids = write_own_tokenizer(*own, folder.path(), shape.max_sequence);
+  } else {
+    if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, folder.path());
+    if (!copy_small(options.tokenizer, folder.path(), generation_name))
+      copy_small(options.made_of, folder.path(), generation_name);
+    ids = ids_in(folder.path(), ids_of(options), shape.max_sequence);
+  }
+  write_generation_config(folder.path(), ids);
   ExportedFolder out;
   out.files = static_cast<int>(plan.size());
   out.dtype = hf_dtype(types.front());
-  files::replace_atomically(folder.path() / "config.json",
-                            config::hf_config_text(shape, out.dtype, ids_of(options)), readable);
+  files::replace_atomically(folder.path() / "config.json", config::hf_config_text(shape, out.dtype, ids),
+                            readable);
   std::vector<checkpoint::NamedFile> named;
   safetensors::WeightMap map;
   std::int64_t tensor_bytes = 0;
@@ -147,7 +215,10 @@ ExportedFolder export_adapters(TensorSource& source, const config::AdapterFacts&
   if (!facts.base_digest.empty()) labels.metadata[weights::peft_base_digest] = facts.base_digest;
   auto plan = checkpoint::plan_safetensors(source.tensors(), types, labels);
   AsideFolder folder(target);
-  if (!tokenizer.empty()) copy_tokenizer(tokenizer, folder.path());
+  if (const auto own = text::find_own_model(tokenizer))
+    write_own_tokenizer(*own, folder.path(), {});
+  else if (!tokenizer.empty())
+    copy_tokenizer(tokenizer, folder.path());
   files::replace_atomically(folder.path() / weights::peft_config_name, config::peft_config_text(facts),
                             readable);
   ExportedFolder out{plan.bytes, 1, hf_dtype(types.front())};

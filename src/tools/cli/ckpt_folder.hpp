@@ -13,8 +13,10 @@
 namespace holdfast::tool {
 
 struct FolderOptions {
-  std::int64_t shard_bytes = 0;     ///< of each file of weights, at most
-  std::filesystem::path tokenizer;  ///< folder whose tokenizer and token ids go along; empty: none does
+  std::int64_t shard_bytes = 0;  ///< of each file of weights, at most
+  /// Folder whose tokenizer and token ids go along, or a SentencePiece model as data prepare trains it;
+  /// empty: none does.
+  std::filesystem::path tokenizer;
   /// Folder of the model that this one was made of: says how texts begin and end where `tokenizer` does not.
   std::filesystem::path made_of;
 };
@@ -25,9 +27,9 @@ struct ExportedFolder {
   std::string dtype;       ///< as config.json says: "bfloat16"
 };
 
-/// config.json and weights. `target` is new, or an empty folder; it gets its name when all in it is whole and
-/// durable. `types`: one per tensor of the model. Throws as write_whole_files() does, and leaves nothing
-/// behind.
+/// config.json and weights; with a tokenizer all that transformers needs to use it and to end texts. `target`
+/// is new, or an empty folder; it gets its name when all in it is whole and durable. `types`: one per tensor
+/// of the model. Throws as write_whole_files() does, and leaves nothing behind.
 ExportedFolder export_folder(checkpoint::TensorSource& source, const config::ModelShape& shape,
                              std::span<const checkpoint::Element> types, const std::filesystem::path& target,
                              const FolderOptions& options);

@@ -3,6 +3,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <limits>
@@ -48,12 +49,13 @@ files::Fd refuse_live_run(const RunDir& run, bool force) {
 }
 
 Retention retention_of(const PruneOrder& order, const std::optional<RunDir>& run) {
-  Retention retention{config::Checkpoint().keep, config::Checkpoint().archive_h};
+  Retention retention{config::Checkpoint().keep, config::Checkpoint().archive_h,
+                      config::Checkpoint().keep_files};
   if (run && fs::exists(run->config()) && !(order.keep && order.archive_h)) {
     const auto settings = config::load(run->config()).config.checkpoint;
-    retention = {settings.keep, settings.archive_h};
+    retention = {settings.keep, settings.archive_h, settings.keep_files};
   }
-  if (order.keep) retention.keep = *order.keep;
+  if (order.keep) retention.keep = retention.keep_files = *order.keep;
   if (order.archive_h) retention.archive_h = *order.archive_h;
   return retention;
 }
@@ -84,7 +86,7 @@ int ckpt_prune(const PruneOrder& order, std::ostream& out) {
   const auto run = run_of(folder);
   const files::Fd lock = run ? refuse_live_run(*run, order.force) : files::Fd();
   const Retention retention = retention_of(order, run);
-  const auto there = checkpoint::candidates(folder, retention.keep);
+  const auto there = checkpoint::candidates(folder, std::max(retention.keep, retention.keep_files));
   const auto remains = remains_in(folder, there);
   const auto steps =
       order.dry_run ? checkpoint::removable(folder, retention, there) : checkpoint::retain(folder, retention);
@@ -103,6 +105,7 @@ int ckpt_prune(const PruneOrder& order, std::ostream& out) {
                                            {"remains", remains},
                                            {"stay", before - gone},
                                            {"keep", retention.keep},
+                                           {"keep_files", retention.keep_files},
                                            {"archive_h", retention.archive_h}};
     out << report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
     return static_cast<int>(Exit::done);
@@ -110,8 +113,10 @@ int ckpt_prune(const PruneOrder& order, std::ostream& out) {
   const char* const verb = order.dry_run ? "would remove" : "removed";
   for (const std::int64_t step : steps) out << fmt::format("{} step {}\n", verb, step);
   for (const std::string& name : remains) out << fmt::format("{} {}\n", verb, name);
-  out << fmt::format("{} of {} checkpoints {} (keep {}, archive every {} h)\n", before - gone, before,
-                     order.dry_run ? "would stay" : "stay", retention.keep, retention.archive_h);
+  out << fmt::format("{} of {} checkpoints {} (keep {}, of other programs' files {}, archive every {} h)\n",
+                     before - gone, before, order.dry_run ? "would stay" : "stay", retention.keep,
+                     retention.keep_files > 0 ? std::to_string(retention.keep_files) : "all",
+                     retention.archive_h);
   return static_cast<int>(Exit::done);
 }
 

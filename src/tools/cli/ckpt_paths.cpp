@@ -60,11 +60,11 @@ fs::path checkpoint_of(const fs::path& given) {
   const fs::path path = clean(given);
   const auto folder = folder_of(path);
   if (!folder) return path;
-  const auto newest = checkpoint::newest_sound(*folder);
+  const auto newest = checkpoint::newest_sound_folder(*folder);
   if (!newest)
     throw Error(Exit::runtime, "no sound checkpoint in " + folder->string(), "",
                 "'holdfast ckpt verify' says what is wrong with them");
-  return newest->path;
+  return *newest;
 }
 
 checkpoint::LeasedCheckpoint open_checkpoint(const fs::path& given) {

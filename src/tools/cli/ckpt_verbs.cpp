@@ -61,39 +61,61 @@ void add_looking(CLI::App& ckpt, int& exit_code) {
 
 void add_converting(CLI::App& ckpt, int& exit_code) {
   struct Export : ExportOrder {
-    std::filesystem::path file;
+    std::filesystem::path file, dcp;
+    bool weights_only = false;
   };
   add<Export>(
       ckpt, exit_code, "export",
-      "The model as a Hugging Face folder, or its weights as a safetensors file; adapters as a PEFT folder",
+      "The model as a Hugging Face folder, or its weights as a safetensors file; adapters as a PEFT folder; "
+      "the whole state for torch.distributed.checkpoint",
       [](CLI::App& command, Export& o) {
         add_path(command, "path", o.path);
         auto* const out =
             command.add_option("out", o.out, "The folder to write; or a file, when it ends in .safetensors")
                 ->type_name("PATH");
-        command.add_option("--safetensors", o.file, "The file to write, whatever its name")
-            ->type_name("PATH")
-            ->excludes(out);
-        command.add_flag("--polyglot", o.polyglot, "One file that is valid safetensors and valid HDF5");
+        auto* const file =
+            command.add_option("--safetensors", o.file, "The file to write, whatever its name")
+                ->type_name("PATH")
+                ->excludes(out);
+        auto* const dcp =
+            command
+                .add_option("--dcp", o.dcp,
+                            "The folder to write, for torch.distributed.checkpoint; a python3 with torch "
+                            "does it")
+                ->type_name("DIR")
+                ->excludes(out)
+                ->excludes(file);
+        command.add_flag("--weights-only", o.weights_only, "With --dcp: without the moments")->needs(dcp);
+        auto* const polyglot =
+            command.add_flag("--polyglot", o.polyglot, "One file that is valid safetensors and valid HDF5");
         command
             .add_option("--dtype", o.dtype,
                         "fp32, bf16 or fp16 (rounded to nearest, ties to even); else as it was imported, "
                         "or with --merge as the base is; or fp32")
             ->transform(CLI::CheckedTransformer(std::map<std::string, std::string>{
                 {"fp32", "fp32"}, {"f32", "fp32"}, {"bf16", "bf16"}, {"fp16", "fp16"}, {"f16", "fp16"}}));
+        polyglot->excludes(dcp);
         command.add_option("--shard-size", o.shard_bytes, "Of each file of a folder, at most (5GB)")
             ->transform(CLI::AsSizeValue(true))
-            ->check(CLI::PositiveNumber);
-        command.add_option("--tokenizer", o.tokenizer, "Folder whose tokenizer goes into the new one")
-            ->type_name("DIR");
+            ->check(CLI::PositiveNumber)
+            ->excludes(dcp);
+        command
+            .add_option(
+                "--tokenizer", o.tokenizer,
+                "Folder whose tokenizer goes into the new one, or a SentencePiece model (what made the run's "
+                "tokens)")
+            ->type_name("PATH")
+            ->excludes(dcp);
         auto* const merge = command.add_flag(
             "--merge", o.merge,
             "The model that adapters (also of a PEFT folder) were trained on, with them added");
+        merge->excludes(dcp);
         command.add_option("--base", o.base, "The weights to add them to; else those that they name")
             ->type_name("PATH")
             ->needs(merge);
       },
       [](Export& o) {
+        if (!o.dcp.empty()) return ckpt_export_dcp({o.path, o.dcp, o.dtype, o.weights_only});
         note_interrupts();
         if (!o.file.empty()) {
           o.out = o.file;

@@ -1,6 +1,6 @@
 # holdfast-tool generate and eval.
 holdfast_layer(tool_model
-  SOURCES converse.cpp eval.cpp generate.cpp open_model.cpp prompts.cpp run_settings.cpp writer.cpp
+  SOURCES converse.cpp eval.cpp generate.cpp open_model.cpp prompts.cpp writer.cpp
   LINKS holdfast::infer holdfast::weights holdfast::chat holdfast::text
   PRIVATE_LINKS holdfast::tool_ckpt holdfast::tool_interrupt holdfast::corpus nlohmann_json::nlohmann_json)
 target_sources(holdfast-tool PRIVATE model_verbs.cpp)

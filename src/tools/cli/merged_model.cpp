@@ -7,6 +7,7 @@
 #include "src/base/error.hpp"
 #include "src/data/tokenizer_files.hpp"
 #include "src/tools/cli/ckpt_folder.hpp"
+#include "src/tools/cli/run_settings.hpp"
 
 namespace holdfast::tool {
 namespace {
@@ -71,7 +72,7 @@ fs::path MergedModel::base_folder() const {
 fs::path MergedModel::tokenizer() const {
   for (const fs::path& folder : {files_.adapters()->path(), base_folder()})
     if (!folder.empty() && !data::tokenizer_files(folder).empty()) return folder;
-  return {};
+  return tokenizer_of_tokens(files_.adapters()->path());
 }
 
 std::string MergedModel::description() const {

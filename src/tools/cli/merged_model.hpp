@@ -31,7 +31,7 @@ class MergedModel : public checkpoint::TensorSource {
   /// The folder of the base, if it is one that others made.
   std::filesystem::path base_folder() const;
   /// Where a tokenizer lies: beside the adapters, who may have been trained with another chat template, or
-  /// beside the base; "" when there is none.
+  /// beside the base, or what made the tokens of the adapters' run; "" when there is none.
   std::filesystem::path tokenizer() const;
   std::string description() const;
 

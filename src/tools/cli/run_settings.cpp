@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
 #include "src/config/mixture.hpp"
@@ -10,6 +11,7 @@
 #include "src/data/tokenizer_files.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
 #include "src/tools/corpus/settings.hpp"
+#include "src/tools/text/sentencepiece_json.hpp"
 
 namespace holdfast::tool {
 namespace {
@@ -25,6 +27,7 @@ bool is_file(const fs::path& path) {
 bool is_tokenizer(const fs::path& path, const std::string& identity) {
   auto candidates = data::tokenizer_files(path);
   if (is_file(path)) candidates.push_back(path);
+  if (const auto own = text::find_own_model(path)) candidates.push_back(*own);
   return std::ranges::any_of(candidates, [&](const fs::path& file) {
     return data::hex(data::hash_bytes(files::read_text(file))) == identity;
   });
@@ -47,9 +50,23 @@ fs::path tokenizer_of(const config::RunConfig& run) {
     if (!tokenizer.is_object() || !tokenizer.contains("path") || !tokenizer["path"].is_string()) continue;
     const fs::path path = tokenizer["path"].get<std::string>();
     const Card identity = tokenizer.value("identity", Card());
-    if (identity.is_string() && is_tokenizer(path, identity.get<std::string>())) return path;
+    if (!identity.is_string()) continue;
+    // A relative path was meant from where the tokens were made, and what was trained lies beside them.
+    for (const fs::path& where : {path, card_path.parent_path() / path.filename()})
+      if (is_tokenizer(where, identity.get<std::string>())) return where;
   }
   return {};
+}
+
+fs::path tokenizer_of_tokens(const fs::path& checkpoint) {
+  try {
+    const auto run = run_config_of(checkpoint);
+    const fs::path known = run ? tokenizer_of(*run) : fs::path();
+    if (known.empty() || fs::is_directory(known) || text::find_own_model(known)) return known;
+    return data::tokenizer_files(known.parent_path()).empty() ? fs::path() : known.parent_path();
+  } catch (const Error&) {  // the checkpoint is of use without it
+    return {};
+  }
 }
 
 }  // namespace holdfast::tool

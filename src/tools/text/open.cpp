@@ -3,6 +3,7 @@
 #include "src/base/error.hpp"
 #include "src/tools/text/byte_bpe.hpp"
 #include "src/tools/text/json_text.hpp"
+#include "src/tools/text/sentencepiece_json.hpp"
 #include "src/tools/text/sentencepiece_tokenizer.hpp"
 #include "src/tools/text/small_file.hpp"
 #include "src/tools/text/tokenizer.hpp"
@@ -51,8 +52,9 @@ std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& path) {
   const bool has_json = fs::exists(json, error), has_model = fs::exists(model, error);
   if (has_json) return has_model ? open_either(json, model) : open_byte_bpe(json);
   if (has_model) return open_model(model);
+  if (const auto own = find_own_model(path)) return open_model(*own);
   throw Error(Exit::usage, "cannot use tokenizer " + path.string(),
-              "the folder has neither a tokenizer.json nor a tokenizer.model");
+              "the folder has no tokenizer.json, no tokenizer.model, and not one NAME.model either");
 }
 
 }  // namespace holdfast::text

@@ -61,7 +61,7 @@ class Tokenizer {
 
 /// `path`: a SentencePiece model (*.model), a Hugging Face tokenizer.json, or a folder with one of them
 /// (tokenizer.json first, then tokenizer.model; the latter also where the former is not supported, if it has
-/// all its added tokens). Throws Error (usage) when it is none, or uses what is not
+/// all its added tokens; else the only NAME.model). Throws Error (usage) when it is none, or uses what is not
 /// supported; the error names it.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& path);
 

@@ -24,8 +24,16 @@ nlohmann::ordered_json to_json(const StepMetrics& m, int attempt) {
                                  {"step_s", m.step_s},
                                  {"allocations", m.allocations},
                                  {"wire_bytes", m.wire_bytes},
+                                 {"data_wait_s", m.data_wait_s},
+                                 {"host_peak_bytes", m.host_peak_bytes},
                                  {"attempt", attempt},
                                  {"time", utc_now()}};
+  if (m.device_peak_bytes > 0) json["device_peak_bytes"] = m.device_peak_bytes;
+  if (m.mfu) {
+    json["mfu"] = m.mfu->palm;
+    json["mfu_causal"] = m.mfu->causal;
+  }
+  for (const auto& [source, loss] : m.loss_by_source) json["loss_by_source"][source] = loss;
   if (m.save_stall_s > 0) json["save_stall_s"] = m.save_stall_s;
   if (m.saving)
     json["saving"] = {{"every", m.saving->every},

@@ -4,6 +4,9 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "src/base/write_queue.hpp"
 
@@ -18,17 +21,27 @@ struct SavingMetrics {
   double overhead = 0, expected_loss = 0;           ///< parts of the time, see interval.hpp; 0: not known yet
 };
 
+/// Parts of the devices' peak, see config::TokenFlops.
+struct Utilization {
+  double palm = 0, causal = 0;
+};
+
 struct StepMetrics {
   std::int64_t step = 0;  ///< optimizer steps done, so the first line says 1
   double loss = 0;        ///< mean over the valid tokens of the step
   double gradient_norm = 0, lr = 0;
   std::int64_t tokens = 0;  ///< consumed by the run so far
   double tokens_per_s = 0, step_s = 0;
-  std::uint64_t allocations = 0;             ///< own ones during the step; none after the first
-  std::int64_t wire_bytes = 0;               ///< that rank 0 sent since the gradients of the step before
-  double save_stall_s = 0;                   ///< that this step waited for saves and snapshots
-  std::optional<double> held_out_loss = {};  ///< where the step was evaluated
-  std::optional<SavingMetrics> saving = {};  ///< where a save began after the step
+  std::uint64_t allocations = 0;        ///< own ones during the step; none after the first
+  std::int64_t wire_bytes = 0;          ///< that rank 0 sent since the gradients of the step before
+  double save_stall_s = 0;              ///< that this step waited for saves and snapshots
+  double data_wait_s = 0;               ///< that rank 0 waited for the step's micro-batches
+  std::int64_t host_peak_bytes = 0;     ///< memory of rank 0's process, at most so far
+  std::int64_t device_peak_bytes = 0;   ///< the same of its device's memory; 0: that is the host's
+  std::optional<Utilization> mfu = {};  ///< where the peak of the devices is known
+  std::vector<std::pair<std::string, double>> loss_by_source = {};  ///< where there are several: mean loss
+  std::optional<double> held_out_loss = {};                         ///< where the step was evaluated
+  std::optional<SavingMetrics> saving = {};                         ///< where a save began after the step
 };
 
 class Metrics {

@@ -9,6 +9,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/config/adapters.hpp"
+#include "src/config/shown.hpp"
 #include "src/train/common/agree.hpp"
 
 namespace holdfast::train {
@@ -76,10 +77,10 @@ void claim_run_directory(const Setup& setup, comm::Communicator& world) {
     if (!has_some) std::filesystem::create_directories(setup.dir.checkpoints(), failure);
     if (failure)
       throw system_error("cannot make the run directory " + setup.dir.path.string(), failure.value());
-    std::filesystem::permissions(setup.dir.path, std::filesystem::perms::owner_all);
+    files::close_folder(setup.dir.path);
     take_lock(setup.dir);
-    files::replace_atomically(setup.dir.config(), config::to_toml(setup.config));
     files::replace_atomically(setup.dir.model(), config::to_toml(setup.shape));
+    config::write_settings(setup.dir, setup.config);
   });
 }
 

@@ -25,6 +25,12 @@ namespace {
 using shard::type_of;
 using tensor::Work;
 
+/// Of the sums that ranks add up: of each loss its limbs and its labels, and the limbs of the squares.
+std::size_t sums_words(std::size_t losses) {
+  constexpr std::size_t limbs = std::tuple_size_v<tensor::ExactSum::Words>;
+  return losses * (limbs + 1) + limbs;
+}
+
 constexpr std::size_t spans_of_a_micro_batch = 64;  // per block, generously: what a traced step may need
 
 shard::Mesh mesh_of(const Setup& setup) {
@@ -32,7 +38,7 @@ shard::Mesh mesh_of(const Setup& setup) {
                         setup.place.world, setup.place.rank);
 }
 
-model::Options options_of(const config::RunConfig& c) {
+model::Options options_of(const config::RunConfig& c, int sources) {
   return {c.train.micro_batch,
           c.train.sequence,
           type_of(c.precision.parameters),
@@ -40,7 +46,8 @@ model::Options options_of(const config::RunConfig& c) {
           c.train.activation_checkpointing,
           c.precision.products,
           c.fp8.scaling,
-          c.train.seed};
+          c.train.seed,
+          sources};
 }
 
 BatchOrder order_of(const config::Train& train, const config::LanePlan& lanes, const shard::Mesh& mesh) {
@@ -81,7 +88,9 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
       tensor_groups_(optim::tensor_groups(setup.config.optim, tensors_)),
       adamw_(layout_, tensor_groups_, type_of(setup.config.precision.moments), kernels_, stream_, moments_,
              own_),
-      transformer_(setup.shape, options_of(setup.config), kernels_, stream_, own_),
+      transformer_(setup.shape, options_of(setup.config, samples.sources()), kernels_, stream_, own_),
+      losses_(as_size(samples.sources())),
+      words_(sums_words(losses_.size())),
       window_(device),
       micro_batch_(setup.config.train.micro_batch, setup.config.train.sequence, setup.config.data.boundaries),
       batches_(samples, setup.config.train.micro_batch, setup.config.train.sequence,
@@ -246,14 +255,13 @@ MicroBatchSums Engine::reduce() {
   (*progress_)(control::Phase::collective);
   weights_.finish_step();
   MicroBatchSums sums;
-  const model::LossSum loss = transformer_.take_loss();
-  sums.loss = loss.sum;
-  sums.valid = loss.valid;
+  transformer_.take_losses(losses_);
   sums.squares = adamw_.squares(weights_.gradients());
   // Nobody leaves the sum before all have come to it: then the snapshot before this step is sealed
   // everywhere, and whoever goes on may write over an older one.
   profile_.time(Work::waiting, "seal", [&] { waited_for_seal_ = snapshots_->join(); });
-  all_reduce(sums);
+  all_reduce(sums, losses_);
+  sums.by_source = losses_;
   if (scaling_) all_reduce_amaxes();
   progress_ = nullptr;
   return sums;
@@ -311,10 +319,8 @@ MicroBatchSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t sa
     transformer_.evaluate(model_weights_, micro_batch_.read(held_out, first, samples));
   }
   progress(control::Phase::collective);
-  const model::LossSum loss = transformer_.take_loss();
-  sums.loss = loss.sum;
-  sums.valid = loss.valid;
-  all_reduce(sums);
+  model::LossSum loss = transformer_.take_loss();
+  all_reduce(sums, {&loss, 1});
   progress_ = nullptr;
   return sums;
 }
@@ -324,19 +330,30 @@ std::optional<double> Engine::waited_for_others() const {
   return profile_.totals(Work::waiting).seconds;
 }
 
-void Engine::all_reduce(MicroBatchSums& sums) {
-  constexpr std::size_t limbs = std::tuple_size_v<tensor::ExactSum::Words>;
-  std::array<std::uint64_t, 2 * limbs + 1> words{};
-  std::ranges::copy(sums.loss.words(), words.begin());
-  std::ranges::copy(sums.squares.words(), words.begin() + limbs);
-  words.back() = static_cast<std::uint64_t>(sums.valid);
+void Engine::all_reduce(MicroBatchSums& sums, std::span<model::LossSum> losses) {
+  const auto words = std::span(words_).first(sums_words(losses.size()));
+  auto to = words.begin();
+  for (const model::LossSum& loss : losses) {
+    to = std::ranges::copy(loss.sum.words(), to).out;
+    *to++ = static_cast<std::uint64_t>(loss.valid);
+  }
+  std::ranges::copy(sums.squares.words(), to);
   profile_.time(Work::waiting, "totals", [&] { world_.all_reduce(words, comm::Scalar::sum); });
-  tensor::ExactSum::Words part;
-  std::copy_n(words.begin(), limbs, part.begin());
-  sums.loss = tensor::ExactSum::from_words(part);
-  std::copy_n(words.begin() + limbs, limbs, part.begin());
-  sums.squares = tensor::ExactSum::from_words(part);
-  sums.valid = static_cast<std::int64_t>(words.back());
+  auto from = words.begin();
+  const auto take = [&from] {
+    tensor::ExactSum::Words part;
+    for (std::uint64_t& word : part) word = *from++;
+    return tensor::ExactSum::from_words(part);
+  };
+  model::LossSum all;
+  for (model::LossSum& loss : losses) {
+    loss.sum = take();
+    loss.valid = static_cast<std::int64_t>(*from++);
+    all.add(loss);
+  }
+  sums.loss = all.sum;
+  sums.valid = all.valid;
+  sums.squares = take();
 }
 
 /// The largest of all ranks' micro-batches: the same on every rank, however micro-batches are shared out.

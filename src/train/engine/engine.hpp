@@ -34,6 +34,8 @@ namespace holdfast::train {
 struct MicroBatchSums {
   tensor::ExactSum loss, squares;
   std::int64_t valid = 0;  ///< labels that are not masked
+  /// Of a step: the same by source of the data; until the next reduce().
+  std::span<const model::LossSum> by_source = {};
   double mean_loss() const { return valid == 0 ? 0.0 : loss.value() / static_cast<double>(valid); }
 };
 
@@ -98,6 +100,10 @@ class Engine {
   /// Seconds that the newest reduce() waited for the seal of the snapshot before it, see
   /// Snapshots::join().
   double waited_for_seal() const { return waited_for_seal_; }
+  /// Seconds that load() has waited since the start, or since the profile was cleared.
+  double waited_for_data() const { return profile_.totals(tensor::Work::data).seconds; }
+  /// Bytes of the device's memory that are in use, by whomever; 0 on the host.
+  std::int64_t device_bytes() const { return device_.used_bytes(); }
   /// The one update of a step, computed on logical rank 0 and taken over by the others bit by bit; with it,
   /// what else rank 0 orders for the step (`orders` of the others are overwritten). Collective.
   optim::StepUpdate agree_on_update(const MicroBatchSums& sums, std::int64_t step, StepOrders& orders);
@@ -146,7 +152,8 @@ class Engine {
   int micro_step_of(int replica, std::uint64_t chosen) const;
   /// A micro-batch of the step.
   model::Batch read_micro_batch(std::int64_t first_sample, std::int64_t micro_batch);
-  void all_reduce(MicroBatchSums& sums);
+  /// The losses of all ranks; their sum, and all other sums, into `sums`.
+  void all_reduce(MicroBatchSums& sums, std::span<model::LossSum> losses);
   void all_reduce_amaxes();
   /// What a micro-batch consists of, on any memory: for a device that only takes notes.
   void rehearse();
@@ -181,6 +188,8 @@ class Engine {
   optim::TensorGroups tensor_groups_;
   optim::ShardedAdamW adamw_;
   model::Transformer transformer_;
+  std::vector<model::LossSum> losses_;        // of the newest step, by source
+  std::vector<std::uint64_t> words_;          // of sums on their way to other ranks
   std::optional<model::Fp8Scaling> scaling_;  // delayed
   std::vector<std::uint32_t> amaxes_;         // of the step whose gradients lie in the shards
   std::vector<std::uint64_t> amax_words_;

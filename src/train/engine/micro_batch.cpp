@@ -10,12 +10,14 @@ MicroBatch::MicroBatch(int micro_batch, int sequence, bool boundaries)
     : rows_(micro_batch), sequence_(sequence), boundaries_(boundaries) {
   const auto n = as_size(micro_batch) * as_size(sequence);
   for (auto* part : {&inputs_, &labels_, &document_start_}) part->resize(n);
+  sources_.resize(as_size(micro_batch));
 }
 
 model::Batch MicroBatch::read(const data::Samples& samples, std::int64_t first) {
-  for (int r = 0; r < rows_; ++r) samples.read(first + r, row(r));
+  for (int r = 0; r < rows_; ++r) sources_[as_size(r)] = samples.read(first + r, row(r));
   model::Batch out = batch(samples.has_boundaries());
   out.first_sample = first;
+  out.sources = sources_;
   return out;
 }
 

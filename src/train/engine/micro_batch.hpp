@@ -26,7 +26,7 @@ class MicroBatch {
 
   int rows_, sequence_;
   bool boundaries_;
-  std::vector<std::int32_t> inputs_, labels_, document_start_;
+  std::vector<std::int32_t> inputs_, labels_, document_start_, sources_;
 };
 
 }  // namespace holdfast::train

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <string>
 
 #include "src/base/error.hpp"
+#include "src/config/partner_nodes.hpp"
 
 namespace holdfast::train {
 
@@ -26,23 +26,10 @@ std::vector<int> copy_destinations(const shard::Mesh& mesh, int ranks_per_node,
   expects(ranks_per_node > 0, "nodes have ranks");
   const int nodes = mesh.world / ranks_per_node;
   if (nodes < 2 || mesh.world % ranks_per_node != 0 || !needs_partners(mesh, ranks_per_node)) return {};
-  expects(scalable_unit_of_node.empty() || std::ssize(scalable_unit_of_node) == nodes,
-          "a scalable unit for every node");
-  const auto unit = [&](int node) { return scalable_unit_of_node.empty() ? 0 : scalable_unit_of_node[node]; };
-  // With the nodes of a scalable unit beside each other, a step as wide as the largest one leaves every one
-  // that can be left: nobody else is as many nodes ahead.
-  std::vector<int> order(nodes);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return unit(a) < unit(b); });
-  std::map<int, int> sizes;
-  int step = 0;
-  for (int node = 0; node < nodes; ++node) step = std::max(step, ++sizes[unit(node)]);
-  if (step == nodes) step = 1;
-
-  std::vector<int> destinations(mesh.world);
-  for (int i = 0; i < nodes; ++i)
-    for (int place = 0; place < ranks_per_node; ++place)
-      destinations[order[i] * ranks_per_node + place] = order[(i + step) % nodes] * ranks_per_node + place;
+  const auto partner = config::partner_nodes(nodes, scalable_unit_of_node);
+  std::vector<int> destinations;
+  for (int rank = 0; rank < mesh.world; ++rank)
+    destinations.push_back(partner[rank / ranks_per_node] * ranks_per_node + rank % ranks_per_node);
   return destinations;
 }
 

@@ -26,7 +26,8 @@ TokenData open_token_data(const Setup& setup, comm::Communicator& world) {
   std::vector<std::string> paths;
   std::optional<data::TokenFile> held_out;
   std::int64_t vocabulary = 0;
-  for (const config::MixturePart& part : config::mixture_of(c.data)) {
+  const auto parts = config::mixture_of(c.data);
+  for (const config::MixturePart& part : parts) {
     sources.push_back({open_tokens(setup, part.path), part.weight});
     paths.push_back(part.path);
     vocabulary = std::max(vocabulary, sources.back().file.vocabulary());
@@ -42,6 +43,7 @@ TokenData open_token_data(const Setup& setup, comm::Communicator& world) {
       log::warn("the token files use {} of the model's {} tokens", vocabulary, setup.shape.vocabulary);
   });
   return {{std::move(sources), c.train.sequence, c.data.shuffle_seed, c.data.boundaries},
+          config::names_of_parts(parts),
           std::move(held_out)};
 }
 

@@ -11,6 +11,7 @@ namespace holdfast::train {
 
 struct TokenData {
   data::Samples samples;
+  std::vector<std::string> names;           ///< of its sources, for metrics
   std::optional<data::TokenFile> held_out;  ///< where the run is evaluated
 };
 

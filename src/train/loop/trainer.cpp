@@ -126,7 +126,7 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
       saver_(setup.dir, setup.config.checkpoint, generation_,
              saver_parts(setup, views_, facts_, generation_, injector_, records_), engine_.snapshots(), world,
              link),
-      account_(engine_,
+      account_(engine_, scale_of(setup, device, data_.names),
                StepTrace(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(),
                          recorder, records_),
                world, link) {

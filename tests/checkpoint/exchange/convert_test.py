@@ -7,6 +7,7 @@ Writes a safetensors file of its own, takes it through a checkpoint and back, an
 format as its README describes it, and with h5py.
 """
 import json
+import os
 import random
 import shutil
 import struct
@@ -128,7 +129,28 @@ def main(tool, scratch):
         ckpt("import", folder / "both.h5", folder / "again", "--model", scratch / "model.toml")
         ckpt("diff", folder / "ck", folder / "again")
         subprocess.run(["h5dump", "-H", folder / "both.h5"], check=True, stdout=subprocess.DEVNULL)
+    export_by_python(tool, scratch)
     shutil.rmtree(scratch)
+
+
+def export_by_python(tool, scratch):
+    """What PyTorch writes is asked of the python3 that is first in PATH; here it says how it was called."""
+    programs = scratch / "bin"
+    programs.mkdir()
+    command = [tool, "ckpt", "export", scratch / "F32/ck", "--dcp", "out", "--dtype", "bf16", "--weights-only"]
+    run = lambda: subprocess.run(command, capture_output=True, text=True, env={"PATH": str(programs), "PYTHONPATH": "/theirs"})
+    none = run()
+    assert none.returncode == 1 and "cannot start python3 (No such file or directory)" in none.stderr, none
+    (programs / "python3").write_text('#!/bin/sh\necho "$PYTHONPATH $*"\nexit 7\n')
+    (programs / "python3").chmod(0o755)
+    said = run()
+    path, words = said.stdout.rstrip("\n").split(" ", 1)
+    assert said.returncode == 7, said
+    assert words == f"-m holdfast.torch export-dcp {scratch / 'F32/ck'} out --dtype bf16 --weights-only", words
+    ours, theirs = path.split(":")
+    assert theirs == "/theirs" and os.path.exists(f"{ours}/holdfast/torch.py"), path
+    for more in (["elsewhere"], ["--merge"], ["--polyglot"], ["--safetensors", "a"]):
+        assert subprocess.run([*command, *more], capture_output=True).returncode == 2, more
 
 
 if __name__ == "__main__":

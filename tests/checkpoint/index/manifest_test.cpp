@@ -248,10 +248,10 @@ TEST(Manifest, refusesLiesOfOlderVersions) {
 
 TEST(Manifest, tellsNewerFromDamaged) {
   std::string text = to_text(good());
-  text.replace(text.find(":5,"), 3, ":6,");
+  text.replace(text.find(":5,"), 3, ":7,");
   EXPECT_THAT(complaint(text), HasSubstr("altered or cut"));  // one flipped bit is not a newer version
   EXPECT_THAT(complaint(signed_again(text)),
-              HasSubstr("error: the checkpoint has a newer format (version 6"));
+              HasSubstr("error: the checkpoint has a newer format (version 7"));
 }
 
 TEST(Manifest, refusesTextThatIsNoManifest) {

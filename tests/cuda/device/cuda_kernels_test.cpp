@@ -122,11 +122,13 @@ struct HeadResult {
   ExactSum loss;
   std::int64_t valid = 0;
   Floats d_hidden, d_head;
+  ExactSum other_loss = {};  // of the second sum
+  std::int64_t other_valid = 0;
 };
 enum class Want { all, no_head, loss };
 
 template <class T>
-HeadResult head_loss(Backend& on, std::int64_t tokens, Want want) {
+HeadResult head_loss(Backend& on, std::int64_t tokens, Want want, std::span<const std::int32_t> sum_of = {}) {
   const std::int64_t d = 16, vocabulary = 67;
   std::vector<std::int32_t> labels;
   for (std::int64_t t = 0; t < tokens; ++t)
@@ -141,11 +143,14 @@ HeadResult head_loss(Backend& on, std::int64_t tokens, Want want) {
   h.logits = dense(on.template room<float>(chunk * vocabulary), chunk, vocabulary);
   if (want != Want::loss) h.d_hidden = dense(d_hidden, tokens, d);
   if (want == Want::all) h.d_head = dense(d_head, vocabulary, d);
-  h.loss = on.put(std::vector<ExactSum>(1));
-  h.valid = on.put(std::vector<std::int64_t>{5});
+  h.loss = on.put(std::vector<ExactSum>(2));
+  h.valid = on.put(std::vector<std::int64_t>{5, 0});
+  h.sum_of = sum_of;
   on.kernels().head_loss(on.stream(), h);
-  return {on.get(h.loss, 1)[0], on.get(h.valid, 1)[0], numbers(on.get(d_hidden, tokens * d)),
-          on.get(d_head, vocabulary * d)};
+  const auto losses = on.get(h.loss, 2);
+  const auto valid = on.get(h.valid, 2);
+  return {losses[0], valid[0], numbers(on.get(d_hidden, tokens * d)), on.get(d_head, vocabulary * d),
+          losses[1], valid[1]};
 }
 
 TYPED_TEST(CudaHead, LossAndGradientsInChunks) {
@@ -171,6 +176,26 @@ TYPED_TEST(CudaHead, LossAndGradientsInChunks) {
     EXPECT_EQ(evaluated.valid, is.valid);
     EXPECT_EQ(evaluated.d_hidden, numbers(test::random_elements<TypeParam>(tokens * 16, 8)));
   }
+}
+
+TYPED_TEST(CudaHead, LossesGoToTheSumsOfTheirPartsAndAreTheSameTogether) {
+  const std::int64_t tokens = 3 * 500;  // a part ends inside a chunk
+  const std::int32_t sum_of[] = {1, 0, 1};
+  Cpu cpu;
+  Gpu gpu;
+  const HeadResult whole = head_loss<TypeParam>(gpu, tokens, Want::all),
+                   parts = head_loss<TypeParam>(gpu, tokens, Want::all, sum_of),
+                   want = head_loss<TypeParam>(cpu, tokens, Want::all, sum_of);
+  ExactSum all = parts.loss;
+  all.add(parts.other_loss);
+  EXPECT_EQ(all, whole.loss);
+  EXPECT_EQ(parts.valid + parts.other_valid, whole.valid);
+  EXPECT_EQ(parts.valid, want.valid);
+  EXPECT_EQ(parts.other_valid, want.other_valid);
+  EXPECT_NEAR(parts.loss.value(), want.loss.value(), 1e-6 * want.loss.value());
+  EXPECT_NEAR(parts.other_loss.value(), want.other_loss.value(), 1e-6 * want.other_loss.value());
+  EXPECT_EQ(parts.d_hidden, whole.d_hidden);
+  EXPECT_EQ(parts.d_head, whole.d_head);
 }
 
 /// Every other operator once, on small shapes; results by name.

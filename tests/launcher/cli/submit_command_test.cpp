@@ -69,6 +69,17 @@ TEST_F(SubmitCommand, dry_run_shows_all_and_does_nothing) {
   EXPECT_FALSE(fs::exists(scratch.path() / "runs"));
 }
 
+TEST_F(SubmitCommand, the_group_reads_no_value_that_may_be_secret) {
+  ASSERT_EQ(submit({"--set", "rank.environment=[\"TOKEN=hunter2\"]"}).status, 0);
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(run.path)) {
+    if (!entry.is_regular_file() || entry.path().filename() == "config.toml") continue;
+    EXPECT_THAT(files::read_text(entry.path()), Not(HasSubstr("hunter2"))) << entry.path();
+    ++files;
+  }
+  EXPECT_GE(files, 5);
+}
+
 TEST_F(SubmitCommand, parsable_prints_the_job_id_alone) {
   const auto done = submit({"--parsable"});
   EXPECT_EQ(done.status, 0);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -118,6 +119,43 @@ TEST_F(WatchCommand, LeavesTheTerminalAsItWasWhenASignalEndsIt) {
     ::close(terminal);
   }
   terminal = -1;
+}
+TEST_F(WatchCommand, GoesOnWhileStorageHangs) {
+  files::fs::remove(scratch.path() / "run/metrics.jsonl");
+  ASSERT_EQ(::mkfifo((scratch.path() / "run/metrics.jsonl").c_str(), 0600), 0);  // whoever opens it waits
+  start();
+  ASSERT_TRUE(shows("no answer from storage for "));
+  type("s");
+  EXPECT_TRUE(shows("Save a checkpoint after the current step?"));
+  type("nq");
+  EXPECT_EQ(exit_code(), 0) << out;
+}
+TEST_F(WatchCommand, StatusGivesUpWhenStorageHangs) {
+  files::fs::remove(scratch.path() / "run/metrics.jsonl");
+  ASSERT_EQ(::mkfifo((scratch.path() / "run/metrics.jsonl").c_str(), 0600), 0);
+  Command command;
+  command.argv = {HOLDFAST_PROGRAM, "status", (scratch.path() / "run").string(), "--timeout", "0.2"};
+  const auto done = holdfast::run(command, std::chrono::seconds(60));
+  EXPECT_EQ(done.status, 75);
+  EXPECT_THAT(done.err, HasSubstr("no answer from the storage of "));
+  EXPECT_THAT(done.err, HasSubstr("(for 0.2 s)"));
+}
+TEST_F(WatchCommand, ShowsARunThatIsOverAgain) {
+  scratch.write("run/events/0001.jsonl",
+                R"({"schema_version":1,"term":1,"seq":1,"time":"2023-11-14T22:13:20Z","unix":1700000000,)"
+                R"("event":"run_finished","exit_code":0,"status":"done","why":""})"
+                "\n");
+  start();
+  ASSERT_TRUE(shows("r replay  q quit"));
+  type("r");
+  ASSERT_TRUE(shows("space hold"));
+  type(" ");
+  EXPECT_TRUE(shows("held: space go on"));
+  type("\x1b[C");
+  type("r");
+  EXPECT_TRUE(shows("r replay  q quit"));
+  type("q");
+  EXPECT_EQ(exit_code(), 0) << out;
 }
 TEST_F(WatchCommand, RefusesWhatIsNoTerminal) {
   Command command;

@@ -6,6 +6,7 @@
 #include "launcher/job/run_history.hpp"
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
+#include "src/config/shown.hpp"
 #include "src/control/secret.hpp"
 #include "tests/config/scratch.hpp"
 #include "tests/launcher/run_inputs.hpp"
@@ -48,10 +49,33 @@ class RunDirSetup : public ::testing::Test {
   RunDir run;
 };
 
+TEST_F(RunDirSetup, what_the_group_may_read_is_said_by_the_umask) {
+  wanted.config.rank.command = {"/usr/bin/env", "--token=hunter2"};
+  wanted.config.rank.environment = {"TOKEN=hunter2"};
+  for (const auto& [mask, folder, file] : {std::tuple(022u, 0750u, 0640u), {077u, 0700u, 0600u}}) {
+    const mode_t before = ::umask(mask);
+    fs::remove_all(scratch.path() / "run");
+    set_up();
+    ::umask(before);
+    EXPECT_EQ(mode(run.path), folder);
+    for (const auto& inside : {run.terms(), run.events(), run.checkpoints(), run.logs()})
+      EXPECT_EQ(mode(inside), folder) << inside;
+    for (const auto& readable : {run.settings(), run.model(), run.plan(), run.script()}) {
+      EXPECT_EQ(mode(readable), file) << readable;
+      EXPECT_EQ(files::read_text(readable).find("hunter2"), std::string::npos) << readable;
+    }
+    for (const auto& kept : {run.secret(), run.config()}) EXPECT_EQ(mode(kept), 0600u) << kept;
+    EXPECT_EQ(config::load(run.config()).config.rank, wanted.config.rank);
+    const auto shown = config::load(run.settings()).config.rank;
+    EXPECT_EQ(shown.command, (std::vector<std::string>{"/usr/bin/env", config::not_shown}));
+    EXPECT_EQ(shown.environment, std::vector<std::string>{std::string("TOKEN=") + config::not_shown});
+  }
+}
+
 TEST_F(RunDirSetup, makes_a_private_directory_that_reads_back) {
   wanted.config.run.name = "a \"b\"\n$(c)";
   set_up();
-  EXPECT_EQ(mode(run.path), 0700u);
+  EXPECT_EQ(mode(run.path) & 0027, 0u);
   EXPECT_EQ(mode(run.secret()), 0600u);
   control::read_secret(run.secret());
   for (const auto& folder : {run.terms(), run.events(), run.checkpoints(), run.logs()})
@@ -287,7 +311,10 @@ TEST_F(RunDirSetup, closes_an_open_folder) {
   fs::create_directory(scratch.path() / "run");
   ::chmod((scratch.path() / "run").c_str(), 0777);
   set_up();
-  EXPECT_EQ(mode(run.path), 0700u);
+  EXPECT_EQ(mode(run.path) & 0027, 0u);
+  ::chmod(run.path.c_str(), 0700);
+  set_up();
+  EXPECT_EQ(mode(run.path), 0700u) << "what its owner has closed stays closed";
 }
 
 }  // namespace

@@ -100,6 +100,32 @@ TEST_F(ReportTest, MarksAttemptsAndFaultsInThePlots) {
   EXPECT_EQ(marks[1].step, 50);
 }
 
+TEST_F(ReportTest, SaysWhatTheDevicesDidAndWhatEachSourceWasLike) {
+  write_events();
+  std::string lines;
+  for (int step = 1; step <= 10; ++step)
+    lines += nlohmann::json{{"step", step},
+                            {"loss", 2.0},
+                            {"step_s", 1.0},
+                            {"data_wait_s", 0.25},
+                            {"mfu", 0.5},
+                            {"mfu_causal", 0.375},
+                            {"host_peak_bytes", 1 << 30},
+                            {"device_peak_bytes", std::int64_t{3} << 30},
+                            {"loss_by_source", {{"web", 2.0 + step}, {"<code>", 1.0}}}}
+                 .dump() +
+             "\n";
+  scratch.write("metrics.jsonl", lines);
+  const auto page = page_of(facts());
+  EXPECT_EQ(page.sections.at(1).plots.size(), 4u) << "loss, both sources, MFU";
+  const std::string text = html(page);
+  EXPECT_THAT(text, HasSubstr("50.00 % by PaLM&#39;s formula, 37.50 % with causal attention"));
+  EXPECT_THAT(text, HasSubstr("2.50 s, 25.00 % of the time in steps (rank 0)"));
+  EXPECT_THAT(text, HasSubstr("1.00 GiB of the host, 3.00 GiB of the device (rank 0)"));
+  EXPECT_THAT(text, HasSubstr("Loss of the source web: last 12.0000"));
+  EXPECT_THAT(text, HasSubstr("Loss of the source &lt;code&gt;"));
+}
+
 TEST_F(ReportTest, TheFileOfThisEndIsTaken) {
   write_events();
   auto result = result_of(replay(run));

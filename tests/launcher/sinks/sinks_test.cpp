@@ -2,11 +2,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <cstring>
+#include <regex>
+#include <set>
+#include <sstream>
 
 #include "checkpoint/io/crc32c.hpp"
 #include "launcher/sinks/openmetrics.hpp"
 #include "launcher/sinks/tensorboard.hpp"
+#include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "tests/config/scratch.hpp"
 
@@ -71,6 +78,17 @@ TEST_F(SinksTest, LinesComeOnceWholeAndInOrder) {
   EXPECT_EQ(seen.flushes, 2);
 }
 
+TEST_F(SinksTest, OfALongFileOnlyTheEndIsReadInWholeLines) {
+  Seen seen;
+  add<SpySink>(seen);
+  append("{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+  MetricsFeed end(file_, 15);  // the last line, and a part of that before
+  end.feed(sinks_);
+  EXPECT_THAT(seen.steps, ElementsAre(3));
+  append("{\"step\":4}\n");
+  end.feed(sinks_);
+  EXPECT_THAT(seen.steps, ElementsAre(3, 4));
+}
 TEST_F(SinksTest, AFileThatWasReplacedComesAgainFromItsBeginning) {
   Seen seen;
   add<SpySink>(seen);
@@ -112,6 +130,53 @@ TEST_F(SinksTest, AnEventFileHoldsTorchtitansTagsAndAFurtherOneBeginsWhenTheRunG
   EXPECT_THAT(files::read_text(scratch_.path() / "tb" / second[1]), HasSubstr(start_of_session));
 }
 
+/// Files of this process may grow to `bytes`, as on a disk that is full.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ended_ = std::signal(SIGXFSZ, SIG_IGN);
+  }
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, ended_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*ended_)(int) = nullptr;
+};
+
+TEST_F(SinksTest, WhatAFullDiskDoesNotTakeComesLaterAndWholeToEachSink) {
+  const auto prom = std::filesystem::path(scratch_.path()) / "run.prom";
+  add<TensorBoard>(std::filesystem::path(scratch_.path()) / "tb");
+  add<OpenMetrics>(prom, "a");
+  append("{\"step\":1,\"loss\":2.5}\n");
+  feed_.feed(sinks_);
+  const auto events = std::filesystem::path(scratch_.path()) / "tb" / event_files().at(0);
+  const std::string before = files::read_text(events);
+  std::string steps;
+  for (int step = 2; step < 100; ++step) steps += "{\"step\":" + std::to_string(step) + ",\"loss\":2.25}\n";
+  append(steps);
+  {
+    const FullDisk full(before.size() + 1000);  // enough for the textfile, and for a part of the events
+    EXPECT_THROW(feed_.feed(sinks_), Error);
+  }
+  EXPECT_EQ(files::read_text(events), before) << "no part of a record";
+  EXPECT_THAT(files::read_text(prom), HasSubstr("holdfast_steps_total{run=\"a\"} 99\n"));
+  feed_.feed(sinks_);
+  const std::string after = files::read_text(events);
+  EXPECT_EQ(after.substr(0, before.size()), before);
+  std::size_t at = 0;
+  int records = 0;
+  for (std::uint64_t length = 0; at < after.size(); at += 8 + 4 + length + 4, ++records)
+    std::memcpy(&length, after.data() + at, sizeof length);
+  EXPECT_EQ(at, after.size());
+  EXPECT_EQ(records, 2 + 99) << "version, start of the session, steps";
+}
+
 TEST_F(SinksTest, TheTextfileHasTheNewestValuesAndGoesWithItsSink) {
   const auto prom = std::filesystem::path(scratch_.path()) / "run.prom";
   auto& sink = add<OpenMetrics>(prom, "a \"b\"\\");
@@ -130,6 +195,84 @@ TEST_F(SinksTest, TheTextfileHasTheNewestValuesAndGoesWithItsSink) {
   EXPECT_THAT(text, Not(HasSubstr("holdfast_learning_rate")));
   sinks_.clear();
   EXPECT_FALSE(files::is_there(prom));
+}
+
+TEST_F(SinksTest, LossesBySourceAndMemoryHaveTheirTagsAndNames) {
+  const auto line = nlohmann::json::parse(
+      R"({"step":1,"loss_by_source":{"web":2.5,"a \"code\"":1.5,"none":null},"mfu":0.5,"device_peak_bytes":7})");
+  const auto scalars = scalars_of(line);
+  EXPECT_THAT(scalars,
+              testing::IsSupersetOf({std::pair<std::string, double>{"holdfast/loss_by_source/web", 2.5},
+                                     {"holdfast/loss_by_source/a \"code\"", 1.5},
+                                     {"mfu(%)", 50},
+                                     {"holdfast/device_peak_bytes", 7}}));
+  EXPECT_EQ(scalars.size(), 4u);
+  OpenMetrics sink(std::filesystem::path(scratch_.path()) / "run.prom", "r");
+  sink.take(line);
+  EXPECT_THAT(sink.text(), HasSubstr("# TYPE holdfast_source_loss gauge\n"
+                                     "holdfast_source_loss{run=\"r\",source=\"a \\\"code\\\"\"} 1.5\n"
+                                     "holdfast_source_loss{run=\"r\",source=\"web\"} 2.5\n"));
+  EXPECT_THAT(sink.text(), HasSubstr("holdfast_mfu_ratio{run=\"r\"} 0.5\n"));
+}
+
+/// A run with all that the sink can say of one.
+std::string full_text(const std::filesystem::path& file) {
+  OpenMetrics sink(file, "r");
+  sink.take(nlohmann::json::parse(
+      R"({"step":9,"loss":2,"held_out_loss":3,"grad_norm":1,"lr":0.1,"tokens":90,"tokens_per_s":10,"step_s":1,
+          "data_wait_s":0.25,"mfu":0.5,"mfu_causal":0.4,"host_peak_bytes":1,"device_peak_bytes":2,"wire_bytes":3,
+          "attempt":2,"save_stall_s":0.5,"saving":{"every":5,"persist_s":1,"bytes":7},
+          "loss_by_source":{"web":2.5},"time":"2026-01-02T03:04:05Z"})"));
+  StatusFacts facts{.name = "r", .steps = 100};
+  AttemptRecord first, second;
+  first.ended_at = 50;
+  first.cause = "node lost";
+  first.lost_steps = 3;
+  second.placement = {"n0", "n1"};
+  facts.state.attempts = {first, second};
+  facts.state.lost = {"n2"};
+  facts.state.durable_step = 5;
+  facts.state.durable_at = 1.5;
+  sink.record(facts);
+  return sink.text();
+}
+
+TEST_F(SinksTest, TheTextfileSaysWhatTheRecordSays) {
+  const std::string text = full_text(std::filesystem::path(scratch_.path()) / "run.prom");
+  EXPECT_THAT(text, HasSubstr("holdfast_failures_total{run=\"r\",cause=\"node lost\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("holdfast_nodes{run=\"r\",state=\"trains\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("holdfast_nodes{run=\"r\",state=\"lost\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("holdfast_lost_steps_total{run=\"r\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("holdfast_durable_timestamp_seconds{run=\"r\"} 1.5\n"));
+  EXPECT_THAT(text, HasSubstr("holdfast_time_seconds{run=\"r\",use=\"productive\"} 0\n"));
+}
+
+/// Names of ours in a text.
+std::set<std::string> names_in(const std::string& text) {
+  static const std::regex name("holdfast_[a-z_]*[a-z]");
+  std::set<std::string> out;
+  for (auto at = std::sregex_iterator(text.begin(), text.end(), name); at != std::sregex_iterator(); ++at)
+    out.insert(at->str());
+  return out;
+}
+
+TEST_F(SinksTest, DashboardAndAlertsAskForNamesThatAreWrittenAndShowEach) {
+  const auto written = names_in(full_text(std::filesystem::path(scratch_.path()) / "run.prom"));
+  const std::filesystem::path folder = std::filesystem::path(HOLDFAST_SOURCE_DIR) / "packaging/grafana";
+  std::set<std::string> shown;
+  const auto dashboard = nlohmann::json::parse(files::read_text(folder / "dashboard.json"));
+  for (const auto& panel : dashboard.at("panels"))
+    if (panel.contains("targets"))
+      for (const auto& target : panel.at("targets")) shown.merge(names_in(target.at("expr")));
+  EXPECT_THAT(shown, testing::UnorderedElementsAreArray(written));
+  std::string alerts;
+  for (std::istringstream lines(files::read_text(folder / "alerts.yml")); lines;) {
+    std::string line;
+    std::getline(lines, line);
+    if (line.find("expr:") != std::string::npos) alerts += line + "\n";
+  }
+  EXPECT_FALSE(names_in(alerts).empty());
+  for (const auto& name : names_in(alerts)) EXPECT_THAT(written, testing::Contains(name));
 }
 
 }  // namespace

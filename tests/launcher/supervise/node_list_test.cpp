@@ -21,6 +21,7 @@ TEST(NodeList, TellsTheRoleOfEveryNode) {
   std::vector<ListedNode> nodes(6);
   nodes[0].heard_s = 0.1234;
   nodes[5] = {{control::NodeHealth::Fitness::warning, false, true}, std::string(300, 'w'), std::nullopt};
+  nodes[0].ranks = SlotProgress{7, {{"forward", 2}}};
   const json list = json::parse(node_list(roster, state, {0, 1}, nodes));
   const char* roles[] = {"active", "lost", "spare", "evicted", "suspect", "spare"};
   for (int n = 0; n < 6; ++n) EXPECT_EQ(list[n]["role"], roles[n]) << n;
@@ -29,6 +30,9 @@ TEST(NodeList, TellsTheRoleOfEveryNode) {
   EXPECT_EQ(list[2]["batch_host"], true);
   EXPECT_EQ(list[0]["failures"], 2);
   EXPECT_EQ(list[0]["heard_s"], 0.1);
+  EXPECT_EQ(list[0]["step"], 7);
+  EXPECT_EQ(list[0]["phases"], (json{{"forward", 2}}));
+  EXPECT_FALSE(list[1].contains("phases"));
   EXPECT_EQ(list[5]["heard_s"], nullptr);
   EXPECT_EQ(list[5]["fitness"], "warning");
   EXPECT_EQ(list[5]["numerics_agree"], false);

@@ -118,6 +118,14 @@ const Happening happenings[] = {
     {"a rank stands still", [](FakeCluster& c) { c.rank(1).hangs = true; }},
     {"a rank is slow", step_times_arrive},
     {"all ranks end well", [](FakeCluster& c) { all_ranks_end(c, 0); }},
+    {"a node dies, and the others have states of its ranks in their memory",
+     [](FakeCluster& c) {
+       for (int rank = 0; rank < 6; ++rank) {
+         c.agent(rank / 2).sealed.push_back({rank, 7, 1, 6, false});
+         c.agent((rank / 2 + 1) % 3).sealed.push_back({rank, 7, 1, 6, true});
+       }
+       c.kill(2);
+     }},
     {"a comparison is unequal",
      [](FakeCluster& c) {
        c.tell(0, [attempt = attempt_of(c)](Supervisor& s) {

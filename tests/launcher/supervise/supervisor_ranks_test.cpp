@@ -143,6 +143,24 @@ TEST(Supervisor, RanksAreToldWhichCheckpointsThereAre) {
   EXPECT_FALSE(c.leader->state().durable.contains(10) || c.leader->state().durable.contains(30));
 }
 
+TEST(Supervisor, ADamagedCheckpointIsOutOfTheRecord) {
+  FakeCluster c({.checkpoint_every = 10});
+  std::vector<std::int64_t> told;
+  c.on_launch = [&](const Launch& what) { told = what.durable_steps; };
+  ASSERT_TRUE(c.until([&] { return c.leader->state().durable_step == 40; }, 20));
+  c.tell(0, [](Supervisor& s) { s.checkpoint_damaged(20, "another digest"); });
+  c.run(0.1);
+  EXPECT_EQ(c.leader->state().durable_step, 40);
+  c.tell(0, [](Supervisor& s) { s.checkpoint_damaged(40, "another digest"); });
+  c.run(0.1);
+  EXPECT_EQ(c.leader->state().durable_step, 30);
+  c.end_rank(2, 1);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_THAT(told, testing::ElementsAre(30, 10));
+  c.new_leader(4);  // it knows the same from the record
+  EXPECT_FALSE(c.leader->state().durable.contains(40));
+}
+
 TEST(Supervisor, SameStepAgainAndAgain) {
   FakeCluster c({.checkpoint_every = 4});
   for (int attempt = 1; attempt <= 3; ++attempt) {

@@ -52,7 +52,7 @@ TEST(WatchDialog, NoNodeNoEviction) {
 TEST(WatchDialog, NobodyTakesOrdersOfARunThatIsOver) {
   const Situation over{.over = true};
   for (const char* keys : {"sy", "py", "xy", "ea\ry"}) EXPECT_FALSE(after(keys, over));
-  EXPECT_EQ(Dialog().line(over), "q quit");
+  EXPECT_EQ(Dialog().line(over), "r replay  q quit");
 }
 TEST(WatchDialog, Quits) {
   Dialog dialog;
@@ -69,6 +69,7 @@ TEST(WatchDialog, ItsQuestionNamesTheNode) {
 
 TEST(WatchText, EscapeSequencesAreNotTyped) {
   EXPECT_EQ(typed("s\x1b[Ay"), "sy");
+  EXPECT_EQ(typed("a\x1b[D\x1b[Cb\x1bOD\x1bOC"), "a<>b<>");
   EXPECT_EQ(typed("\x1b[1;5Cx"), "x");
   EXPECT_EQ(typed("\x1bOs"
                   "q"),

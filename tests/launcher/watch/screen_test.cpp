@@ -72,6 +72,14 @@ void end(View& view, int exit_code) {
   apply(view.status.state, view.events.back());
 }
 
+/// What metrics, the leader and the file system may tell beside the record.
+void tell_more(View& view) {
+  view.status.last_step->update({{"mfu", 0.412}, {"peak_memory", 61.5e9}, {"data_wait_s", 0.012}});
+  view.status.state.pace = {{"forward", {0.15, 0.2}}, {"backward", {0.3, 0.4}}, {"step", {0.5, 0.9}}};
+  view.live = {{"dgx001", 81, {{"forward", 7}, {"data", 1}}}, {"dgx002", 80, {{"backward", 8}}}};
+  view.disk = {.free_bytes = 40e9, .checkpoint_bytes = 1.5e9, .kept = 1, .keep = 3, .archive_h = 24};
+}
+
 std::string as_text(const std::vector<Line>& lines) {
   std::string out;
   for (const auto& line : lines) out += line.text + "\n";
@@ -82,6 +90,9 @@ TEST(WatchGolden, Screens) {
   View view = a_view();
   std::string text = as_text(screen(view, 80, 24, Charset::ascii));
   text += as_text(screen(view, 80, 24, Charset::utf8));
+  text += as_text(screen(view, 200, 60, Charset::utf8));
+  tell_more(view);
+  text += as_text(screen(view, 80, 24, Charset::ascii));
   text += as_text(screen(view, 200, 60, Charset::utf8));
   end(view, 0);
   text += as_text(screen(view, 80, 24, Charset::ascii));
@@ -154,6 +165,26 @@ TEST(Watch, ALostNodeIsShownHoweverManyAreSlow) {
   View view = a_view();
   for (int i = 0; i < 9; ++i) view.status.state.slow["n" + std::to_string(i)] = "why";
   EXPECT_THAT(as_text(screen(view, 80, 24, Charset::ascii)), HasSubstr("dgx005: no heartbeat"));
+}
+
+TEST(Watch, ADiskThatFillsIsBad) {
+  Disk disk{.free_bytes = 3.5e9, .checkpoint_bytes = 1e9, .kept = 1, .keep = 3, .between_s = 600};
+  EXPECT_EQ(disk_line(disk).style, Style::plain);
+  EXPECT_THAT(disk_line(disk).text, HasSubstr("free: room for 3 checkpoints of 953.7 MiB"));
+  disk.keep = 5;
+  EXPECT_EQ(disk_line(disk).style, Style::bad);
+  EXPECT_THAT(disk_line(disk).text, HasSubstr("full in 30.0 min"));
+  disk.between_s = 0;
+  EXPECT_THAT(disk_line(disk).text, HasSubstr("5 are needed"));
+  disk.checkpoint_bytes = 0;
+  EXPECT_EQ(disk_line(disk).text, "disk        3.26 GiB free");
+}
+
+TEST(Watch, GroupsOfNodesAreCountedWhereTheyDoNotFit) {
+  View view = a_view();
+  for (int i = 0; i < 9; ++i) view.live.push_back({"n" + std::to_string(i), i, {{"forward", 8}}});
+  EXPECT_THAT(as_text(screen(view, 80, 24, Charset::ascii)),
+              HasSubstr("ranks       n0: step 0, 8 forward   and 8 other groups of nodes"));
 }
 
 TEST(Watch, WhatDoesNotFitIsCounted) {

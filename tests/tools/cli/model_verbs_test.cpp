@@ -165,6 +165,66 @@ TEST_F(ModelVerbs, GenerateAnswersLineByLine) {
   expect_refused(unnamed, 2, "there is no tokenizer beside");
 }
 
+/// A model of one's own, from text to a folder that says itself how texts begin and end.
+TEST_F(ModelVerbs, AnExportHasTheTokenizerThatMadeTheTokens) {
+  std::filesystem::create_directory(path("own"));
+  write("text.txt", files::read_text(HOLDFAST_SOURCE_DIR "/docs/architecture.md"));
+  const Finished prepared = tool({"data", "prepare", "--input", path("text.txt"), "--output",
+                                  path("own/tokens.bin"), "--train-vocabulary", "400"});
+  ASSERT_EQ(prepared.status, 0) << prepared.err;
+  ASSERT_EQ(train(1, "run", {"data.tokens=" + path("own/tokens.bin")}).status, 0);
+  const auto tokens = [&](const Words& model) {
+    Words words = {"generate", "--json", "--max-tokens", "5", "--prompt", "The root"};
+    words.insert(words.begin() + 1, model.begin(), model.end());
+    const Finished done = tool(words);
+    EXPECT_EQ(done.status, 0) << done.err;
+    return done.status == 0 ? json::parse(done.out) : json();
+  };
+  const json of_run = tokens({path("run")});
+  EXPECT_EQ(of_run["prompt_tokens"].front(), 1);
+  for (const Words& more :
+       {Words{}, Words{"--tokenizer", path("own")}, Words{"--tokenizer", path("own/tokens.model")}}) {
+    const std::string out =
+        path("out" + std::to_string(more.size()) + (more.empty() ? "" : more[1].substr(more[1].size() - 3)));
+    Words words = {"ckpt", "export", path("run"), out};
+    words.insert(words.end(), more.begin(), more.end());
+    const Finished done = tool(words);
+    ASSERT_EQ(done.status, 0) << done.err;
+    const auto in = [&](const char* name) { return json::parse(files::read_text(out + "/" + name)); };
+    EXPECT_EQ(in("config.json")["bos_token_id"], 1);
+    EXPECT_EQ(in("config.json")["eos_token_id"], 2);
+    EXPECT_EQ(in("generation_config.json"),
+              json({{"bos_token_id", 1}, {"eos_token_id", 2}, {"pad_token_id", 2}}));
+    EXPECT_EQ(in("tokenizer_config.json")["eos_token"], "</s>");
+    EXPECT_EQ(in("tokenizer.json")["model"]["vocab"].size(), 400u);
+    EXPECT_EQ(files::read_text(out + "/tokenizer.model"), files::read_text(path("own/tokens.model")));
+    EXPECT_EQ(tokens({out}), of_run) << out;
+    EXPECT_EQ(tokens({path("run"), "--tokenizer", path("own")}), of_run);
+  }
+  // Of adapters on such a model the whole of it has a tokenizer, too.
+  ASSERT_EQ(train(1, "adapted",
+                  {"data.tokens=" + path("own/tokens.bin"), "lora.rank=2", "model.weights=" + path("run")})
+                .status,
+            0);
+  const Finished merged = tool({"ckpt", "export", path("adapted"), path("merged"), "--merge"});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(json::parse(files::read_text(path("merged/generation_config.json")))["eos_token_id"], 2);
+  EXPECT_EQ(files::read_text(path("merged/tokenizer.json")), files::read_text(path("out0/tokenizer.json")));
+}
+
+TEST_F(ModelVerbs, AnExportSaysOfAnyTokenizerHowTextsEnd) {
+  ASSERT_EQ(train(1, "run").status, 0);
+  std::filesystem::create_directory(path("bare"));
+  std::filesystem::copy(tokenizer + "/tokenizer.json", path("bare/tokenizer.json"));
+  const Finished done = tool({"ckpt", "export", path("run"), path("out"), "--tokenizer", path("bare")});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const auto in = [&](const char* name) { return json::parse(files::read_text(path("out/") + name)); };
+  EXPECT_EQ(in("tokenizer_config.json")["bos_token"], "<|begin_of_text|>");
+  EXPECT_EQ(in("tokenizer_config.json")["eos_token"], "<|end_of_text|>");
+  EXPECT_EQ(in("generation_config.json")["eos_token_id"], in("config.json")["eos_token_id"]);
+  EXPECT_TRUE(in("config.json")["eos_token_id"].is_number());
+}
+
 TEST_F(ModelVerbs, GenerateTalksByTheTemplate) {
   ASSERT_EQ(train(1, "run").status, 0);
   std::filesystem::create_directory(path("chat"));

@@ -1,16 +1,22 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 #include <unistd.h>
 
+#include <climits>
 #include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/utf8.hpp"
+#include "src/tools/text/sentencepiece_json.hpp"
 #include "src/tools/text/sentencepiece_tokenizer.hpp"
 #include "src/tools/text/train_sentencepiece.hpp"
+#include "tests/config/scratch.hpp"
 
 namespace holdfast::text {
 namespace {
@@ -137,6 +143,92 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair("treat_whitespace_as_suffix", "true"),
                     std::pair("split_by_whitespace", "false")));
 
+/// Ids as the rules of a tokenizer.json for BPE with byte fallback give them: of the pairs that stand beside
+/// each other, the one whose merge comes first in the list is joined, the leftmost first.
+std::vector<Token> encoded_by_json(const nlohmann::json& rules, std::string text) {
+  const auto& model = rules["model"];
+  std::map<std::string, int> ranks;
+  for (const auto& merge : model["merges"]) ranks.emplace(merge, static_cast<int>(ranks.size()));
+  const std::string space = "\xE2\x96\x81";
+  std::string spaced = rules["normalizer"]["type"] == "Sequence" && !text.empty() ? space : "";
+  for (const char c : text) spaced += c == ' ' ? space : std::string(1, c);
+  std::vector<std::string> parts;
+  for (std::size_t at = 0, end = 0; at < spaced.size(); at = end) {
+    for (end = at + 1; end < spaced.size() && utf8::continues(spaced[end]);) ++end;
+    const std::string character = spaced.substr(at, end - at);
+    if (model["vocab"].contains(character)) {
+      parts.push_back(character);
+      continue;
+    }
+    for (const char byte : character)
+      parts.push_back(fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)));
+  }
+  while (true) {
+    std::size_t best = parts.size();
+    int rank = INT_MAX;
+    for (std::size_t i = 0; i + 1 < parts.size(); ++i)
+      if (const auto found = ranks.find(parts[i] + " " + parts[i + 1]);
+          found != ranks.end() && found->second < rank) {
+        best = i;
+        rank = found->second;
+      }
+    if (best == parts.size()) break;
+    parts[best] += parts[best + 1];
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  }
+  std::vector<Token> out;
+  for (const std::string& part : parts) out.push_back(model["vocab"][part]);
+  return out;
+}
+
+TEST(SentencePiece, AsHuggingFacesFilesItGivesTheSameIds) {
+  std::mt19937 random(5);
+  for (const char* dummy : {"true", "false"}) {
+    const std::string model = model_of({{"add_dummy_prefix", dummy}});
+    const SentencePieceTokenizer tokenizer(model, "x");
+    const auto files = hf_files_of_sentencepiece(model, "x", 64);
+    ASSERT_TRUE(files);
+    EXPECT_EQ(files->begins, 1);
+    EXPECT_EQ(files->ends, 2);
+    const auto rules = nlohmann::json::parse(files->tokenizer), config = nlohmann::json::parse(files->config);
+    EXPECT_EQ(config["bos_token"], "<s>");
+    EXPECT_EQ(config["eos_token"], "</s>");
+    EXPECT_EQ(config["model_max_length"], 64);
+    EXPECT_EQ(rules["post_processor"]["special_tokens"]["<s>"]["ids"], nlohmann::json({1}));
+    for (int round = 0; round < 100; ++round) {
+      const std::string text = mixture(random, random() % 12);
+      if (!utf8::valid(text)) continue;
+      ASSERT_EQ(encoded_by_json(rules, text), encoded(tokenizer, text)) << text;
+    }
+  }
+}
+
+TEST(SentencePiece, WhatTokenizerJsonCannotSayIsNotSaid) {
+  for (const auto& [key, value] : {std::pair("user_defined_symbols", "<mask>"),
+                                   {"normalization_rule_name", "nmt_nfkc"},
+                                   {"byte_fallback", "false"},
+                                   {"model_type", "unigram"},
+                                   {"treat_whitespace_as_suffix", "true"}})
+    EXPECT_FALSE(hf_files_of_sentencepiece(model_of({{key, value}}), "x", {})) << key;
+  EXPECT_THROW(hf_files_of_sentencepiece("rubbish", "x", {}), Error);
+}
+
+TEST(SentencePiece, AModelOfOnesOwnIsFoundWhereItIsTheOnlyOne) {
+  const test::Scratch scratch;
+  const std::filesystem::path folder = scratch.path();
+  EXPECT_FALSE(find_own_model(folder));
+  scratch.write("tokens.model", "x");
+  EXPECT_EQ(find_own_model(folder), folder / "tokens.model");
+  EXPECT_EQ(find_own_model(folder / "tokens.model"), folder / "tokens.model");
+  scratch.write("other.model", "x");
+  EXPECT_FALSE(find_own_model(folder));
+  EXPECT_EQ(find_own_model(folder / "other.model"), folder / "other.model");
+  std::filesystem::remove(folder / "other.model");
+  scratch.write("tokenizer.json", "{}");
+  EXPECT_FALSE(find_own_model(folder));
+  EXPECT_FALSE(find_own_model(folder / "absent.model"));
+}
+
 TEST(SentencePiece, ParsesControlPiecesOnlyWhereItShould) {
   const SentencePieceTokenizer tokenizer(model_of({}), "x");
   EXPECT_EQ(tokenizer.find("<s>"), 1);
@@ -230,7 +322,7 @@ class Open : public testing::Test {
 };
 
 TEST_F(Open, KnowsFilesAndFolders) {
-  EXPECT_THAT(refusal(folder_), HasSubstr("neither a tokenizer.json nor a tokenizer.model"));
+  EXPECT_THAT(refusal(folder_), HasSubstr("has no tokenizer.json, no tokenizer.model"));
   EXPECT_THAT(refusal(folder_ / "missing.model"), HasSubstr("No such file"));
   const std::string model = model_of({});
   std::ofstream(folder_ / "tokenizer.model", std::ios::binary) << model;

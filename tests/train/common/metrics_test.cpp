@@ -140,6 +140,28 @@ TEST_F(MetricsTest, SaysWhatSavingCostsWhereItDid) {
   EXPECT_EQ(Metrics(path_, 2, 2, queue_).seconds_before(), 0.75) << "how long the run has lived";
 }
 
+TEST_F(MetricsTest, WhatIsNotKnownOfTheDeviceIsNotThere) {
+  Metrics metrics(path_, 0, 1, queue_);
+  StepMetrics known{2, 1, 1, 1, 1, 1, 0.5};
+  known.data_wait_s = 0.25;
+  known.host_peak_bytes = 10;
+  known.device_peak_bytes = 20;
+  known.mfu = Utilization{0.5, 0.375};
+  known.loss_by_source = {{"web", 2.5}, {"code", 1.5}};
+  metrics.append({1, 1, 1, 1, 1, 1, 0.5});
+  metrics.append(known);
+  EXPECT_TRUE(queue_.flush(patience));
+  const auto first = line(1), second = line(2);
+  for (const char* key : {"mfu", "mfu_causal", "device_peak_bytes", "loss_by_source"})
+    EXPECT_FALSE(first.contains(key)) << key;
+  EXPECT_EQ(second["data_wait_s"], 0.25);
+  EXPECT_EQ(second["host_peak_bytes"], 10);
+  EXPECT_EQ(second["device_peak_bytes"], 20);
+  EXPECT_EQ(second["mfu"], 0.5);
+  EXPECT_EQ(second["mfu_causal"], 0.375);
+  EXPECT_EQ(second["loss_by_source"], nlohmann::json::parse(R"({"web":2.5,"code":1.5})"));
+}
+
 TEST_F(MetricsTest, TornAndStrangeLinesGo) {
   std::ofstream(path_) << "{\"step\":1,\"loss\":3}\nnonsense\n[]\n{\"step\":2,\"loss\":2}\n{\"step\":3,"
                           "\"loss\":1}";  // no

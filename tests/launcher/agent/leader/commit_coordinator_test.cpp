@@ -130,6 +130,26 @@ TEST_F(CommitCoordinatorTest, NothingIsRemovedBeforeTheOutcomeIsSent) {
   EXPECT_THAT(checkpoint::committed_steps(folder.path()), ElementsAre(20));
 }
 
+TEST_F(CommitCoordinatorTest, FilesOfAnotherProgramStay) {
+  const Folder own;
+  for (const std::int64_t step : {10, 20}) {
+    const std::string name = "model-" + std::to_string(step);
+    write_file(own.path() / name, "abc");
+    say(step, 0,
+        R"({"kind":"files","path":")" + own.path().string() + R"(","files":1,"bytes":3,"list":[[")" + name +
+            R"(",3,")" + std::string(64, 'a') + R"("]]})");
+    say(step, 1, R"({"kind":"files","path":"","files":0,"bytes":0,"list":[]})");
+  }
+  ASSERT_TRUE(are_durable(2));
+  say(30, 0, R"({"kind":"files","path":"/own","files":1,"bytes":3})");
+  say(30, 1, R"({"kind":"files","path":"/own","files":1,"bytes":3})");
+  ASSERT_TRUE(are_durable(3));
+  loop.settle();
+  EXPECT_THAT(checkpoint::committed_steps(folder.path()), ElementsAre(20, 10)) << "30 is only counted";
+  EXPECT_TRUE(std::filesystem::exists(own.path() / "model-10"));
+  loop.call([this] { EXPECT_TRUE(removed.empty()); });
+}
+
 TEST_F(CommitCoordinatorTest, VotesThatWaitBehindACommitAreNotMissing) {
   hold_worker();
   save(10);

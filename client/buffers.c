@@ -1,0 +1,330 @@
+#include "buffers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "crc32.h"
+
+enum { name_bytes = 64, most_buffers = 256, seal_bytes = 64 << 10, copy_patience_s = 60 };
+
+struct buffer {
+  char name[name_bytes + 1];
+  size_t bytes; /* as it was asked for last */
+  int asked;    /* since the last seal */
+  void* at[2];  /* of each generation; NULL: not mapped */
+  size_t mapped[2];
+};
+
+struct seal {
+  int64_t step;
+  int attempt, world;
+  char* buffers; /* the lines of its buffers, NUL-terminated; free() */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  char folder[PATH_MAX - 128];
+  struct hfc_place_of_buffers place;
+  struct buffer buffers[most_buffers];
+  int count;
+  int newest;  /* the generation that is not written next */
+  int writing; /* the seal of the other one is gone, and its folder is locked by ... */
+  int held;    /* ... this descriptor */
+} own = {.held = -1};
+
+static void path_of(int generation, const char* file, const char* suffix, char out[PATH_MAX]) {
+  snprintf(out, PATH_MAX, "%s/%d/%s%s", own.folder, generation, file, suffix);
+}
+
+static int refuse(char* why, size_t size, const char* what, int error) {
+  if (error)
+    snprintf(why, size, "%s (%s)", what, strerror(error));
+  else
+    snprintf(why, size, "%s", what);
+  return 0;
+}
+
+static int good_name(const char* name) {
+  static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  const size_t length = name ? strlen(name) : 0;
+  return length > 0 && length <= name_bytes && *name != '.' && strspn(name, allowed) == length;
+}
+
+/* 0: there is none, or it is damaged. */
+static int read_seal(int generation, struct seal* out) {
+  char path[PATH_MAX], *text = malloc(seal_bytes + 1), *end;
+  unsigned crc;
+  long long step;
+  int used = 0, sound = 0;
+  out->buffers = NULL;
+  path_of(generation, "seal", "", path);
+  FILE* file = text ? fopen(path, "re") : NULL;
+  const size_t length = file ? fread(text, 1, seal_bytes, file) : 0;
+  if (file) fclose(file);
+  if (text) text[length] = '\0';
+  if (length > 0 && (end = strstr(text, "\nend ")) && sscanf(end + 1, "end %8x", &crc) == 1 &&
+      hfc_crc32(0, text, (size_t)(end + 1 - text)) == crc) {
+    end[1] = '\0';
+    if (sscanf(text, "holdfast seal 1\nstep %lld\nattempt %d\nworld %d\n%n", &step, &out->attempt,
+               &out->world, &used) == 3 &&
+        used > 0) {
+      out->step = step;
+      out->buffers = strdup(text + used);
+      sound = out->buffers != NULL;
+    }
+  }
+  free(text);
+  return sound;
+}
+
+static int is_sealed_as(int generation, int64_t step, int attempt) {
+  struct seal seal;
+  const int there = read_seal(generation, &seal);
+  free(seal.buffers);
+  return there && seal.step == step && seal.attempt == attempt;
+}
+
+/* Greater is newer; -1: nothing. */
+static int64_t age_of(int generation) {
+  struct seal seal;
+  if (!read_seal(generation, &seal)) return -1;
+  free(seal.buffers);
+  return (int64_t)seal.attempt << 40 | seal.step;
+}
+
+void hfc_buffers_open(const struct hfc_place_of_buffers* place) {
+  own.place = *place;
+  if (strlen(place->folder) < sizeof own.folder) strcpy(own.folder, place->folder);
+  own.newest = age_of(1) > age_of(0);
+  for (int g = 0; g < 2; ++g)
+    if (place->sealed_step >= 0 && is_sealed_as(g, place->sealed_step, place->sealed_attempt)) own.newest = g;
+}
+
+/* A child of fork() may have the descriptor, too. */
+static void unlock_generation(void) {
+  flock(own.held, LOCK_UN);
+  close(own.held);
+  own.held = -1;
+}
+
+/* Begins to write the other generation. Who copies it gets a minute to come to its end. */
+static int begin_to_write(char* why, size_t size) {
+  const int generation = !own.newest;
+  const struct timespec pause = {0, 1000000};
+  char path[PATH_MAX];
+  struct timespec now;
+  if (own.writing) return 1;
+  path_of(generation, "", "", path);
+  if ((mkdir(own.folder, 0700) != 0 && errno != EEXIST) || (mkdir(path, 0700) != 0 && errno != EEXIST))
+    return refuse(why, size, "its folder cannot be made", errno);
+  own.held = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (own.held < 0) return refuse(why, size, "its folder cannot be opened", errno);
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  for (const time_t limit = now.tv_sec + copy_patience_s; flock(own.held, LOCK_EX | LOCK_NB) != 0;) {
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec >= limit) break;
+    nanosleep(&pause, NULL);
+  }
+  path_of(generation, "seal", "", path);
+  if (unlink(path) != 0 && errno != ENOENT) {
+    refuse(why, size, "its old seal cannot be removed", errno);
+    unlock_generation();
+    return 0;
+  }
+  for (int i = 0; i < own.count; ++i) own.buffers[i].asked = 0;
+  return own.writing = 1;
+}
+
+static struct buffer* find(const char* name) {
+  for (int i = 0; i < own.count; ++i)
+    if (strcmp(own.buffers[i].name, name) == 0) return &own.buffers[i];
+  return NULL;
+}
+
+static int fits(const char* name, size_t bytes, char* why, size_t size) {
+  double all = (double)bytes;
+  for (int i = 0; i < own.count; ++i)
+    if (strcmp(own.buffers[i].name, name) != 0) all += (double)own.buffers[i].bytes;
+  if (all <= (double)own.place.limit) return 1;
+  snprintf(
+      why, size,
+      "the buffers of this rank would have %.0f bytes, and its share of the node's memory for them is %lld "
+      "bytes. Keep less in them, or more memory in checkpoint.local?",
+      all, (long long)own.place.limit);
+  return 0;
+}
+
+static void* map_file(const char* path, size_t bytes, char* why, size_t size) {
+  const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return refuse(why, size, "its file cannot be opened", errno), NULL;
+  void* at = MAP_FAILED;
+  sigset_t all, before;
+  /* What has no room is to be an error here, and not a signal later. Signals would interrupt it. */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error = ftruncate(fd, (off_t)bytes) != 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!error && (at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
+    error = errno;
+  close(fd);
+  if (!error) return at;
+  unlink(path);
+  refuse(why, size, "the node has no memory for it", error);
+  return NULL;
+}
+
+static void* buffer_of(const char* name, size_t bytes, char* why, size_t size) {
+  char path[PATH_MAX];
+  if (!*own.folder)
+    return refuse(why, size, "the agent gives this rank no memory of its node. Is checkpoint.local \"none\"?",
+                  0),
+           NULL;
+  if (!good_name(name))
+    return refuse(why, size, "a name has 1 to 64 letters, digits, '.', '_' and '-', and begins with no '.'",
+                  0),
+           NULL;
+  if (bytes == 0) return refuse(why, size, "it has no bytes", 0), NULL;
+  if (!fits(name, bytes, why, size)) return NULL;
+  struct buffer* buffer = find(name);
+  if (!buffer && own.count == most_buffers) return refuse(why, size, "there are 256 already", 0), NULL;
+  if (!begin_to_write(why, size)) return NULL;
+  const int generation = !own.newest;
+  if (buffer && buffer->at[generation] && buffer->mapped[generation] != bytes) {
+    munmap(buffer->at[generation], buffer->mapped[generation]);
+    buffer->at[generation] = NULL;
+  }
+  void* at = buffer ? buffer->at[generation] : NULL;
+  path_of(generation, name, ".buffer", path);
+  if (!at && !(at = map_file(path, bytes, why, size))) return NULL;
+  if (!buffer) {
+    buffer = &own.buffers[own.count++];
+    memset(buffer, 0, sizeof *buffer);
+    strcpy(buffer->name, name);
+  }
+  buffer->bytes = buffer->mapped[generation] = bytes;
+  buffer->at[generation] = at;
+  buffer->asked = 1;
+  return at;
+}
+
+static int by_name(const void* a, const void* b) {
+  return strcmp((*(struct buffer* const*)a)->name, (*(struct buffer* const*)b)->name);
+}
+
+static int seal_at(int64_t step, char* why, size_t size) {
+  const int generation = !own.newest;
+  struct buffer* sorted[most_buffers];
+  char path[PATH_MAX], aside[PATH_MAX], *text;
+  int length;
+  if (!own.writing) return refuse(why, size, "no buffer has been written since the last seal", 0);
+  if (step < 0) return refuse(why, size, "a step is not negative", 0);
+  for (int i = 0; i < own.count; ++i) {
+    sorted[i] = &own.buffers[i];
+    if (!own.buffers[i].asked) {
+      snprintf(why, size, "hf_buffer() has not been called for %s since the last seal", own.buffers[i].name);
+      return 0;
+    }
+  }
+  qsort(sorted, (size_t)own.count, sizeof *sorted, by_name);
+  text = malloc(seal_bytes);
+  if (!text) return refuse(why, size, "no memory is left", 0);
+  length = snprintf(text, seal_bytes, "holdfast seal 1\nstep %lld\nattempt %d\nworld %d\n", (long long)step,
+                    own.place.attempt, own.place.world);
+  for (int i = 0; i < own.count; ++i)
+    length += snprintf(text + length, seal_bytes - (size_t)length, "buffer %s %llu %08x\n", sorted[i]->name,
+                       (unsigned long long)sorted[i]->bytes,
+                       hfc_crc32(0, sorted[i]->at[generation], sorted[i]->bytes));
+  length +=
+      snprintf(text + length, seal_bytes - (size_t)length, "end %08x\n", hfc_crc32(0, text, (size_t)length));
+  path_of(generation, "seal", ".new", aside);
+  path_of(generation, "seal", "", path);
+  const int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  const int whole = fd >= 0 && write(fd, text, (size_t)length) == length;
+  int error = whole ? 0 : errno ? errno : ENOSPC;
+  if (fd >= 0) close(fd);
+  free(text);
+  if (!error && rename(aside, path) != 0) error = errno;
+  if (error) return refuse(why, size, "its seal cannot be written", error);
+  unlock_generation();
+  own.writing = 0;
+  own.newest = generation;
+  return 1;
+}
+
+/* "buffer NAME BYTES CRC" of the seal. */
+static int find_line(const char* lines, const char* name, size_t* bytes, unsigned* crc) {
+  char found[name_bytes + 1];
+  unsigned long long count;
+  for (; lines && *lines; lines = strchr(lines, '\n'), lines += lines != NULL)
+    if (sscanf(lines, "buffer %64s %llu %8x", found, &count, crc) == 3 && strcmp(found, name) == 0)
+      return *bytes = (size_t)count, 1;
+  return 0;
+}
+
+static const void* map_sealed(int generation, const char* name, size_t bytes, unsigned crc) {
+  char path[PATH_MAX];
+  struct stat facts;
+  path_of(generation, name, ".buffer", path);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  void* at = MAP_FAILED;
+  if (fd >= 0 && fstat(fd, &facts) == 0 && (uint64_t)facts.st_size == bytes)
+    at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  if (fd >= 0) close(fd);
+  if (at == MAP_FAILED) return NULL;
+  if (hfc_crc32(0, at, bytes) == crc) return at;
+  munmap(at, bytes);
+  return NULL;
+}
+
+static const void* load(const char* name, size_t* bytes, char* why, size_t size) {
+  struct seal seal;
+  unsigned crc;
+  if (own.place.sealed_step < 0)
+    return refuse(why, size, "this attempt does not start from buffers", 0), NULL;
+  if (!good_name(name)) return refuse(why, size, "no buffer has such a name", 0), NULL;
+  if (!is_sealed_as(own.newest, own.place.sealed_step, own.place.sealed_attempt) ||
+      !read_seal(own.newest, &seal))
+    return refuse(why, size, "the state from which this attempt starts is not here any more", 0), NULL;
+  const int known = find_line(seal.buffers, name, bytes, &crc);
+  free(seal.buffers);
+  if (!known) return refuse(why, size, "it is not among the sealed ones", 0), NULL;
+  const void* at = map_sealed(own.newest, name, *bytes, crc);
+  if (at) return at;
+  char path[PATH_MAX];
+  path_of(own.newest, "seal", "", path);
+  unlink(path); /* the next attempt is to start from another state */
+  refuse(why, size, "it is damaged, and is not sealed any more", 0);
+  return NULL;
+}
+
+void* hfc_buffer(const char* name, size_t bytes, char* why, size_t size) {
+  pthread_mutex_lock(&lock);
+  void* out = buffer_of(name, bytes, why, size);
+  pthread_mutex_unlock(&lock);
+  return out;
+}
+
+int hfc_seal(int64_t step, char* why, size_t size) {
+  pthread_mutex_lock(&lock);
+  const int out = seal_at(step, why, size);
+  pthread_mutex_unlock(&lock);
+  return out;
+}
+
+const void* hfc_load(const char* name, size_t* bytes, char* why, size_t size) {
+  pthread_mutex_lock(&lock);
+  const void* out = load(name, bytes, why, size);
+  pthread_mutex_unlock(&lock);
+  return out;
+}

@@ -1,0 +1,220 @@
+"""The state of a PyTorch program in snapshot buffers: any nesting of dicts, lists and tuples of tensors, on CPUs or GPUs,
+plain ones or DTensors (FSDP2), of which each rank keeps its own part.
+
+    from holdfast.snapshots import StateDict
+
+    snapshots = StateDict(hf, optimizer)          # every rank
+    step = max(snapshots.load(state), 0)          # in place; -1: this attempt does not start from buffers
+    ...
+    optimizer.step()
+    snapshots.save(state, step)                   # every rank; copies while the next step begins
+
+A step is never redone but the one that was under way, and the one before it if its copy was. What is saved is copied
+and sealed in a thread. The state must not change until it is copied: `optimizer`, or wait_copied(), sees to that.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+import warnings
+from dataclasses import dataclass
+from typing import Any, List, Optional, Tuple
+
+import torch
+
+from holdfast._buffers import BuffersError
+from holdfast._client import Client
+
+__all__ = ["StateDict"]
+
+_ALIGNED = 64
+_Placed = Tuple[int, torch.Tensor]  #: where it goes in the buffer
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """Where a tensor lies in the buffer."""
+
+    dtype: torch.dtype
+    shape: Tuple[int, ...]
+    offset: int
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    return (tensor.to_local() if hasattr(tensor, "to_local") else tensor).detach()
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _taken_apart(value: Any, found: List[_Placed], at: int) -> Tuple[Any, int]:
+    """The same with a _Leaf for each tensor; these are appended to `found`, each with its place from `at` on."""
+    if isinstance(value, torch.Tensor):
+        local = _local(value)
+        found.append((at, local))
+        end = at + local.numel() * local.element_size()
+        return _Leaf(local.dtype, tuple(local.shape), at), -(-end // _ALIGNED) * _ALIGNED
+    if isinstance(value, dict):
+        out = {}
+        for key, inner in value.items():
+            out[key], at = _taken_apart(inner, found, at)
+        return out, at
+    if isinstance(value, (list, tuple)):
+        inside = []
+        for inner in value:
+            one, at = _taken_apart(inner, found, at)
+            inside.append(one)
+        return (tuple(inside) if isinstance(value, tuple) else inside), at
+    return value, at
+
+
+def _put_back(stored: Any, into: Any, data: torch.Tensor, path: str) -> Any:
+    """What is to stand in the place of `into`: itself with the stored contents, where it can hold them."""
+    if isinstance(stored, _Leaf):
+        size = torch.empty((), dtype=stored.dtype).element_size()
+        for length in stored.shape:
+            size *= length
+        value = data[stored.offset:stored.offset + size].view(stored.dtype).reshape(stored.shape)
+        if not isinstance(into, torch.Tensor):
+            return value.clone()
+        local = _local(into)
+        if tuple(local.shape) != stored.shape or local.dtype != stored.dtype:
+            raise ValueError(f"{path or 'the state'} is {stored.dtype} {list(stored.shape)} in the buffers, and {local.dtype} "
+                             f"{list(local.shape)} in the state")
+        local.copy_(value)
+        return into
+    if isinstance(stored, dict):
+        out = into if isinstance(into, dict) else {}
+        absent = [key for key in out if key not in stored]
+        if absent:
+            raise KeyError(f"the buffers have no {path + '.' if path else ''}{absent[0]}")
+        for key, inner in stored.items():
+            out[key] = _put_back(inner, out.get(key), data, f"{path}.{key}" if path else str(key))
+        return out
+    if isinstance(stored, (list, tuple)):
+        same = isinstance(into, (list, tuple)) and len(into) == len(stored)
+        inside = [_put_back(inner, into[i] if same else None, data, f"{path}[{i}]") for i, inner in enumerate(stored)]
+        if isinstance(into, list):
+            into[:] = inside
+            return into
+        return tuple(inside) if isinstance(stored, tuple) else inside
+    return stored
+
+
+def _fill(into: torch.Tensor, found: List[_Placed]) -> None:
+    with torch.no_grad():
+        for at, tensor in found:
+            flat = _bytes(tensor)
+            into[at:at + flat.numel()].copy_(flat)
+
+
+def _several_ranks() -> bool:
+    there = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return there and torch.distributed.get_world_size() > 1
+
+
+class StateDict:
+    """Uses the buffers `name` and `name`.index of the client. Not for several threads at once."""
+
+    def __init__(self, hf: Client, optimizer: Optional[torch.optim.Optimizer] = None, name: str = "state") -> None:
+        """`optimizer`: whose step() changes the state; it then waits until what is being saved is copied. None: save()
+        itself waits for that."""
+        self._hf, self._name, self._waits = hf, name, optimizer is None
+        self._works = hf.supervised
+        self._thread: Optional[threading.Thread] = None
+        self._copied = threading.Event()
+        self._copied.set()
+        self._stream: Optional["torch.cuda.Stream"] = None
+        self._on_gpu: Optional["torch.cuda.Event"] = None
+        self._pinned: Optional[torch.Tensor] = None
+        if optimizer is not None:
+            optimizer.register_step_pre_hook(lambda *_: self.wait_copied())
+
+    def load(self, state: Any) -> int:
+        """Puts the state from which this attempt starts into `state`, in place: into its tensors, and for what it does not
+        have (the moments of an optimizer that has made no step) into its dicts and lists. Returns its step; -1: there is
+        none, and `state` is as it was. Throws BuffersError, and KeyError or ValueError where `state` is another one."""
+        if self._hf.sealed < 0:
+            return -1
+        tree = pickle.loads(self._hf.load(self._name + ".index"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it cannot be written
+            data = torch.frombuffer(self._hf.load(self._name), dtype=torch.uint8)
+        with torch.no_grad():
+            _put_back(tree, state, data, "")
+        return self._hf.sealed
+
+    def save(self, state: Any, step: int) -> bool:
+        """Every rank, at the same step. The one before is sealed on all of them first, so that they always have a state in
+        common. False: there is no agent, or no memory for it, which is said once on stderr; the program goes on."""
+        self.wait()
+        if self._hf.supervised and _several_ranks():
+            torch.distributed.barrier()
+        if not self._works:
+            return False
+        found: List[_Placed] = []
+        tree, size = _taken_apart(state, found, 0)
+        on_host = [one for one in found if not one[1].is_cuda]
+        pinned = self._begin_to_pin([one for one in found if one[1].is_cuda], size)
+        self._copied.clear()
+        self._thread = threading.Thread(target=self._keep, args=(on_host, pinned, max(size, 1), pickle.dumps(tree), int(step)),
+                                        daemon=True, name="holdfast snapshot")
+        self._thread.start()
+        if self._waits:
+            self.wait_copied()
+        return True
+
+    def wait_copied(self) -> None:
+        """The state may change now. On GPUs it is their stream that waits."""
+        if self._on_gpu is not None:
+            torch.cuda.current_stream().wait_event(self._on_gpu)
+        self._copied.wait()
+
+    def wait(self) -> None:
+        """What was saved last is sealed."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _begin_to_pin(self, found: List[_Placed], size: int) -> List[_Placed]:
+        """Copies what is on a GPU to pinned memory, beside what the GPU computes next."""
+        self._on_gpu = None
+        if not found:
+            return []
+        if self._stream is None:
+            self._stream = torch.cuda.Stream()
+        if self._pinned is None or self._pinned.numel() != size:
+            self._pinned = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        pinned = []
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            for at, tensor in found:
+                flat = _bytes(tensor)
+                flat.record_stream(self._stream)
+                pinned.append((at, self._pinned[at:at + flat.numel()]))
+                pinned[-1][1].copy_(flat, non_blocking=True)
+            self._on_gpu = torch.cuda.Event()
+            self._on_gpu.record(self._stream)
+        return pinned
+
+    def _keep(self, on_host: List[_Placed], pinned: List[_Placed], size: int, index: bytes, step: int) -> None:
+        try:
+            data = self._hf.buffer(self._name, size)
+            words = self._hf.buffer(self._name + ".index", len(index))
+            assert data is not None and words is not None  # there is an agent
+            words[:] = index
+            into = torch.frombuffer(data, dtype=torch.uint8)
+            _fill(into, on_host)
+            self._copied.set()
+            if pinned and self._on_gpu is not None:
+                self._on_gpu.synchronize()
+                _fill(into, pinned)
+            self._hf.seal(step)
+        except BuffersError as error:
+            self._works = False
+            print(f"holdfast: this rank keeps no snapshots any more ({error})", file=sys.stderr, flush=True)
+        finally:
+            self._copied.set()

@@ -1,0 +1,75 @@
+#pragma once
+// What copies the snapshot buffers of this node's ranks to a partner node, keeps a partner's, and fetches
+// those of ranks that are to run here. In threads of its own, so that it neither waits for the agent's loop
+// nor holds it up; with a low priority while ranks train.
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/run_dir.hpp"
+#include "src/control/loop.hpp"
+#include "src/control/message.hpp"
+#include "src/control/secret.hpp"
+#include "src/control/worker.hpp"
+
+namespace holdfast::launcher {
+
+/// The folder of this node's snapshot buffers. `local`: checkpoint.local, not "none".
+std::filesystem::path buffers_folder(const std::string& local, const RunDir& run, const std::string& node);
+
+class Mover {
+ public:
+  /// Another node's mover. Port 0: there is none.
+  struct Place {
+    std::vector<std::string> hosts;
+    int port = 0;
+  };
+  /// The attempt whose ranks run here: where their buffers are copied to, and the state that they began with.
+  struct Attempt {
+    int number = 0;
+    Place partner;
+    std::vector<int> ranks = {};
+    std::int64_t base_step = -1;
+    int base_attempt = 0;
+  };
+  struct Source {
+    int rank = -1;
+    Place from;
+  };
+
+  /// Listens, and makes the folder; what another run has left in it is removed. What a mover before this one
+  /// was told of the attempt is known again. Throws Error.
+  Mover(control::Loop& loop, std::filesystem::path folder, const control::Key& secret);
+  ~Mover();
+  Mover(const Mover&) = delete;
+
+  int port() const { return port_; }
+  std::filesystem::path folder_of(int rank) const;
+  /// Bytes that one generation of a rank may have, so that all of a node's and all copies find room.
+  std::int64_t share_of_rank(int ranks_per_node, bool copies) const;
+  std::vector<control::SealedState> sealed() const;
+
+  /// What the attempt cannot come back from is removed, to make room.
+  void begin(const Attempt& attempt);
+  /// Copies what the rank would come back from to the partner, if it is not there: its newest seal of this
+  /// attempt, or the state that it began with.
+  void copy(int rank);
+  /// The rank whose state cannot be had, and why; -1: all are there.
+  struct Fetched {
+    int rank = -1;
+    std::string why;
+  };
+  /// Has the state (step, attempt) of these ranks here; `then` is called in the loop's thread.
+  void fetch(std::vector<Source> sources, std::int64_t step, int attempt,
+             std::function<void(const Fetched&)> then);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;  ///< threads that wait for another node have it, too
+  int port_ = 0;
+  control::Worker copier_, fetcher_;
+};
+
+}  // namespace holdfast::launcher

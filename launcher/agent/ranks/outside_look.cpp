@@ -1,0 +1,274 @@
+#include "launcher/agent/ranks/outside_look.hpp"
+
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/tcp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "src/base/as_size.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/nvml/library.hpp"
+
+namespace holdfast::launcher {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr Millis shutdown{100};
+constexpr std::int64_t rdma_word = 4;         // bytes that an RDMA port counts as one
+constexpr std::string_view states = "TtDRS";  // of a process: what comes first says most
+constexpr struct timeval netlink_patience { 1, 0 };
+
+/// "NAME: NUMBER" lines of /proc/PID/io.
+std::int64_t file_bytes(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/io");
+  std::string name;
+  std::int64_t value = 0, sum = 0;
+  while (file >> name >> value)
+    if (name == "rchar:" || name == "wchar:" || name == "read_bytes:" || name == "write_bytes:") sum += value;
+  return sum;
+}
+
+struct ProcessNow {
+  std::int64_t cpu_ms = 0;
+  char state = '?';
+};
+/// Of "PID (NAME) STATE ...", where NAME may be anything; its CPU time has the numbers 14 and 15.
+ProcessNow process_now(int pid) {
+  ProcessNow now;
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const auto name_ends = line.rfind(')');
+  if (name_ends == std::string::npos) return now;
+  std::istringstream in(line.substr(name_ends + 1));
+  in >> now.state;
+  std::string skipped;
+  for (int field = 4; field < 14; ++field) in >> skipped;
+  std::int64_t user = 0, system = 0;
+  if (in >> user >> system) now.cpu_ms = (user + system) * 1000 / ::sysconf(_SC_CLK_TCK);
+  return now;
+}
+
+/// Inodes of the sockets that a process has open.
+std::vector<std::uint64_t> sockets_of(int pid) {
+  std::vector<std::uint64_t> out;
+  const fs::path folder = "/proc/" + std::to_string(pid) + "/fd";
+  for (const auto& name : files::list(folder)) {
+    std::error_code gone;
+    const std::string target = fs::read_symlink(folder / name, gone).string();
+    constexpr std::string_view prefix = "socket:[";
+    std::uint64_t inode = 0;
+    if (!gone && target.starts_with(prefix)) {
+      std::from_chars(target.data() + prefix.size(), target.data() + target.size(), inode);
+      out.push_back(inode);
+    }
+  }
+  return out;
+}
+
+/// Payload in the answer about one socket; nothing where the kernel is too old to tell it.
+std::int64_t payload_of(const inet_diag_msg* socket, int length) {
+  for (auto* part = reinterpret_cast<const rtattr*>(socket + 1); RTA_OK(part, length);
+       part = RTA_NEXT(part, length)) {
+    constexpr std::size_t needed = offsetof(tcp_info, tcpi_bytes_received) + sizeof(__u64);
+    if (part->rta_type != INET_DIAG_INFO || RTA_PAYLOAD(part) < needed) continue;
+    tcp_info facts{};
+    std::memcpy(&facts, RTA_DATA(part), needed);
+    return static_cast<std::int64_t>(facts.tcpi_bytes_acked + facts.tcpi_bytes_received);
+  }
+  return 0;
+}
+
+/// Of one family. False: no answer.
+bool ask_kernel(int netlink, unsigned char family, std::map<std::uint64_t, std::int64_t>& out) {
+  struct {
+    nlmsghdr header{};
+    inet_diag_req_v2 what{};
+  } request;
+  request.header.nlmsg_len = sizeof request;
+  request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  request.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+  request.what.sdiag_family = family;
+  request.what.sdiag_protocol = IPPROTO_TCP;
+  request.what.idiag_ext = 1 << (INET_DIAG_INFO - 1);
+  request.what.idiag_states = ~0U;
+  if (::send(netlink, &request, sizeof request, 0) < 0) return false;
+  alignas(nlmsghdr) std::array<char, 1 << 16> buffer{};
+  for (;;) {
+    const ssize_t got = ::recv(netlink, buffer.data(), buffer.size(), 0);
+    if (got <= 0) return false;
+    auto left = static_cast<unsigned>(got);
+    for (auto* m = reinterpret_cast<nlmsghdr*>(buffer.data()); NLMSG_OK(m, left); m = NLMSG_NEXT(m, left)) {
+      if (m->nlmsg_type == NLMSG_DONE) return true;
+      if (m->nlmsg_type == NLMSG_ERROR) return false;
+      const auto* socket = static_cast<const inet_diag_msg*>(NLMSG_DATA(m));
+      out[socket->idiag_inode] =
+          payload_of(socket, static_cast<int>(m->nlmsg_len) - static_cast<int>(NLMSG_LENGTH(sizeof *socket)));
+    }
+  }
+}
+
+std::int64_t size_of(const fs::path& path) {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 ? facts.st_size : 0;
+}
+
+/// When it was changed, in ns; 0: it is not there.
+std::int64_t time_of(const fs::path& path) {
+  struct stat facts {};
+  if (path.empty() || ::stat(path.c_str(), &facts) != 0) return 0;
+  return facts.st_mtim.tv_sec * std::int64_t{1'000'000'000} + facts.st_mtim.tv_nsec;
+}
+
+/// What a counter has grown by; one that begins anew has grown by all that it shows.
+std::int64_t growth(std::int64_t before, std::int64_t now) { return now >= before ? now - before : now; }
+
+}  // namespace
+
+std::map<std::uint64_t, std::int64_t> tcp_payload() {
+  std::map<std::uint64_t, std::int64_t> out;
+  const files::Fd netlink(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  if (!netlink) return out;
+  ::setsockopt(netlink.get(), SOL_SOCKET, SO_RCVTIMEO, &netlink_patience, sizeof netlink_patience);
+  if (ask_kernel(netlink.get(), AF_INET, out)) ask_kernel(netlink.get(), AF_INET6, out);
+  return out;
+}
+
+std::int64_t rdma_bytes(const fs::path& sys) {
+  std::int64_t words = 0;
+  const fs::path devices = sys / "class/infiniband";
+  for (const auto& device : files::list(devices))
+    for (const auto& port : files::list(devices / device / "ports"))
+      for (const char* counter : {"port_xmit_data", "port_rcv_data"}) {
+        std::int64_t value = 0;
+        if (std::ifstream(devices / device / "ports" / port / "counters" / counter) >> value) words += value;
+      }
+  return words * rdma_word;
+}
+
+/// The counters at the last look. Only the worker's thread is at them.
+struct OutsideLook::Before {
+  struct Process {
+    std::int64_t files = 0, cpu_ms = 0;
+  };
+  struct Rank {
+    std::int64_t log = 0, heartbeat = 0;
+    std::map<int, Process> processes;
+    std::map<std::uint64_t, std::int64_t> sockets;
+  };
+  int attempt = 0;
+  std::map<int, Rank> ranks;
+  std::int64_t rdma = 0, nvlinks = 0;
+
+  Growths look(const RunDir& run, const std::string& node, const fs::path& sys, int now_attempt,
+               const std::vector<WatchedRank>& watched, std::int64_t nvlinks_now);
+};
+
+/// Loads the library at the first question: with a sick GPU that may take long.
+struct OutsideLook::Nvlinks {
+  std::unique_ptr<nvml::Library> library;
+  std::int64_t bytes = 0;  ///< the loop's thread has this one
+
+  std::int64_t ask() {
+    if (!library) library = std::make_unique<nvml::Library>();
+    std::int64_t sum = 0;
+    for (int n = 0; n < library->count().value_or(0); ++n)
+      if (const auto gpu = library->by_index(static_cast<unsigned>(n)))
+        sum += library->link_bytes(*gpu).value_or(0);
+    return sum;
+  }
+};
+
+Growths OutsideLook::Before::look(const RunDir& run, const std::string& node, const fs::path& sys,
+                                  int now_attempt, const std::vector<WatchedRank>& watched,
+                                  std::int64_t nvlinks_now) {
+  if (std::exchange(attempt, now_attempt) != now_attempt) ranks.clear();
+  const std::int64_t rdma_now = rdma_bytes(sys);
+  const std::int64_t links = growth(std::exchange(rdma, rdma_now), rdma_now) +
+                             growth(std::exchange(nvlinks, nvlinks_now), nvlinks_now);
+  std::vector<RunProcess> processes;
+  try {
+    processes = processes_of(run, node);
+  } catch (const Error&) {
+    return {};  // nothing is known of anybody
+  }
+  const auto payload = tcp_payload();
+  Growths out;
+  for (const auto& place : watched) {
+    Rank now;
+    RankGrowth grown;
+    const auto known = ranks.find(place.rank);
+    const Rank before = known == ranks.end() ? Rank{} : std::move(known->second);
+    now.log = size_of(place.log);
+    now.heartbeat = time_of(place.heartbeat);
+    grown.printed = growth(before.log, now.log);
+    grown.touched = now.heartbeat != before.heartbeat;
+    grown.links = links;
+    auto state = states.size();
+    for (const auto& process : processes) {
+      if (process.rank != place.rank || process.attempt != attempt) continue;
+      const auto facts = process_now(process.pid);
+      const Process counts{file_bytes(process.pid), facts.cpu_ms};
+      const auto old = before.processes.find(process.pid);
+      const Process since = old == before.processes.end() ? Process{} : old->second;
+      grown.files += growth(since.files, counts.files);
+      grown.cpu_ms += growth(since.cpu_ms, counts.cpu_ms);
+      now.processes[process.pid] = counts;
+      state = std::min({state, states.find(facts.state), states.size()});
+      for (const auto inode : sockets_of(process.pid))
+        if (const auto socket = payload.find(inode); socket != payload.end()) now.sockets.insert(*socket);
+    }
+    for (const auto& [inode, bytes] : now.sockets) {
+      const auto old = before.sockets.find(inode);
+      grown.network += growth(old == before.sockets.end() ? 0 : old->second, bytes);
+    }
+    if (state < states.size()) grown.state = states[state];
+    ranks[place.rank] = std::move(now);
+    if (known != ranks.end()) out[place.rank] = grown;
+  }
+  return out;
+}
+
+OutsideLook::OutsideLook(control::Loop& loop, RunDir run, std::string node, fs::path sys)
+    : run_(std::move(run)),
+      node_(std::move(node)),
+      sys_(std::move(sys)),
+      before_(std::make_shared<Before>()),
+      nvlinks_(std::make_shared<Nvlinks>()),
+      worker_(loop, shutdown),
+      gpu_worker_(loop, shutdown) {}
+
+OutsideLook::~OutsideLook() = default;
+
+void OutsideLook::look(int attempt, std::vector<WatchedRank> ranks,
+                       std::function<void(const Growths&)> then) {
+  if (!std::exchange(asking_, true))
+    gpu_worker_.ask([links = nvlinks_] { return links->ask(); },
+                    [this](std::int64_t bytes) {
+                      asking_ = false;
+                      nvlinks_->bytes = bytes;
+                    });
+  if (std::exchange(looking_, true)) return;
+  worker_.ask([before = before_, run = run_, node = node_, sys = sys_, attempt, ranks = std::move(ranks),
+               nvlinks = nvlinks_->bytes] { return before->look(run, node, sys, attempt, ranks, nvlinks); },
+              [this, then = std::move(then)](const Growths& growths) {
+                looking_ = false;
+                then(growths);
+              });
+}
+
+}  // namespace holdfast::launcher

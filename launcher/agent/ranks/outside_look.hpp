@@ -1,0 +1,64 @@
+#pragma once
+// What ranks that do not report do, as seen from outside: what they print, the bytes that their processes
+// read, write and send, and what goes over the node's RDMA ports and NVLinks. Ranks that hang in a collective
+// spin, so processor time is no sign of life; it tells which rank does not spin.
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/ranks/run_processes.hpp"
+#include "src/control/loop.hpp"
+#include "src/control/worker.hpp"
+
+namespace holdfast::launcher {
+
+/// Where a rank is to be looked at.
+struct WatchedRank {
+  int rank = -1;
+  std::filesystem::path log;        ///< stdout and stderr
+  std::filesystem::path heartbeat;  ///< a file that the program may touch
+};
+/// What has grown since the look before.
+struct RankGrowth {
+  std::int64_t printed = 0;  ///< bytes of its log
+  std::int64_t files = 0;    ///< bytes read and written, pipes and devices among them
+  std::int64_t network = 0;  ///< payload bytes of its TCP sockets, sent and acknowledged, or received
+  std::int64_t links = 0;    ///< bytes of the node's RDMA ports and NVLinks
+  bool touched = false;      ///< its heartbeat file
+  std::int64_t cpu_ms = 0;
+  char state = '?';  ///< of its processes: T if one is stopped, else D, R, S
+};
+/// By rank; a rank that was not there at the look before has none.
+using Growths = std::map<int, RankGrowth>;
+
+/// Payload bytes of each TCP socket of this network namespace, by inode; empty where the kernel does not
+/// tell.
+std::map<std::uint64_t, std::int64_t> tcp_payload();
+/// Bytes over the RDMA ports below `sys`/class/infiniband, both directions.
+std::int64_t rdma_bytes(const std::filesystem::path& sys);
+
+class OutsideLook {
+ public:
+  OutsideLook(control::Loop& loop, RunDir run, std::string node, std::filesystem::path sys = "/sys");
+  ~OutsideLook();
+  /// Looks in a thread; not while the look before has not ended.
+  void look(int attempt, std::vector<WatchedRank> ranks, std::function<void(const Growths&)> then);
+
+ private:
+  struct Before;
+  struct Nvlinks;
+  RunDir run_;
+  std::string node_;
+  std::filesystem::path sys_;
+  std::shared_ptr<Before> before_;
+  std::shared_ptr<Nvlinks> nvlinks_;
+  bool looking_ = false;
+  bool asking_ = false;  ///< the GPUs, which may hang
+  control::Worker worker_, gpu_worker_;
+};
+
+}  // namespace holdfast::launcher

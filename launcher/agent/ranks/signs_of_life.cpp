@@ -1,0 +1,47 @@
+#include "launcher/agent/ranks/signs_of_life.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace holdfast::launcher {
+
+bool SignsOfLife::Bytes::live(std::int64_t bytes, double seconds) {
+  const double rate = static_cast<double>(bytes) / seconds;
+  most = std::max(most, rate);
+  return rate > noise && rate > rare * most;
+}
+
+void SignsOfLife::take(const Growths& growths, double seconds, double now) {
+  if (seconds <= 0) return;
+  for (const auto& [number, grown] : growths) {
+    auto [at, is_new] = ranks_.try_emplace(number);
+    Rank& rank = at->second;
+    if (is_new) rank.since = now - seconds;
+    rank.cpu_share = 1e-3 * static_cast<double>(grown.cpu_ms) / seconds;
+    rank.state = grown.state;
+    rank.touches = rank.touches || grown.touched;
+    const bool files = rank.files.live(grown.files, seconds),
+               network = rank.network.live(grown.network, seconds),
+               links = rank.links.live(grown.links, seconds);
+    const char* sign = grown.touched       ? "heartbeat"
+                       : rank.touches      ? nullptr
+                       : grown.printed > 0 ? "output"
+                       : network           ? "network"
+                       : links             ? "links"
+                       : files             ? "files"
+                                           : nullptr;
+    if (!sign) continue;
+    rank.sign = sign;
+    rank.since = now;
+  }
+}
+
+std::vector<control::RankSeen> SignsOfLife::seen(int attempt, double now) const {
+  std::vector<control::RankSeen> out;
+  for (const auto& [number, rank] : ranks_)
+    out.push_back({number, attempt, std::llround(1e3 * std::max(0.0, now - rank.since)), rank.sign,
+                   std::llround(100 * rank.cpu_share), std::string(1, rank.state)});
+  return out;
+}
+
+}  // namespace holdfast::launcher

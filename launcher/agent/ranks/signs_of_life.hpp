@@ -1,0 +1,48 @@
+#pragma once
+// Does a rank that does not report do anything? From what its agent sees of it (outside_look.hpp). Pure.
+//
+//   sign of life   when                                                                            word
+//   heartbeat      its heartbeat file was touched. Once it was, nothing else counts                heartbeat
+//   output         it printed anything                                                             output
+//   bytes          its files, sockets or links moved more than noise: `noise` bytes a second, and  files,
+//   network,
+//                  a thousandth of the most that was ever seen in a second                         links
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/ranks/outside_look.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+class SignsOfLife {
+ public:
+  /// Keep-alives and wake-ups of a program that waits; bytes a second.
+  static constexpr double noise = 8 << 10, rare = 1e-3;
+
+  void forget() { ranks_.clear(); }  ///< another attempt
+  /// What has grown in the last `seconds`; `now` in seconds of a steady clock.
+  void take(const Growths& growths, double seconds, double now);
+  /// Of ranks that were looked at twice.
+  std::vector<control::RankSeen> seen(int attempt, double now) const;
+
+ private:
+  struct Bytes {
+    double most = 0;  ///< a second
+    bool live(std::int64_t bytes, double seconds);
+  };
+  struct Rank {
+    double since = 0;  ///< the last sign of life, or the first look
+    std::string sign;  ///< the last; "": none yet
+    bool touches = false;
+    Bytes files, network, links;
+    double cpu_share = 0;
+    char state = '?';
+  };
+  std::map<int, Rank> ranks_;
+};
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,106 @@
+#include "launcher/report/progress_lines.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/report/event_words.hpp"
+
+namespace holdfast::launcher::report {
+namespace {
+
+using nlohmann::json;
+
+constexpr double first_pause_s = 10, longest_pause_s = 600;
+constexpr double pause_share = 0.1;  // of the time so far
+
+std::optional<double> number_of(const json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+}
+
+/// Words of other programs may hold anything; a line of a log holds one line.
+std::string on_one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  return text;
+}
+
+/// Each of them is an ordinary part of a run's life, and the line of a step says it, too.
+bool is_routine(const Event& event) {
+  const auto* durable = std::get_if<events::CheckpointDurable>(&event);
+  return durable && durable->note.empty();
+}
+
+}  // namespace
+
+std::string step_in_words(const json& line, std::int64_t steps) {
+  std::string out = fmt::format("step {}", line.value("step", std::int64_t{0}));
+  if (steps > 0) out += fmt::format(" of {}", steps);
+  if (const auto loss = number_of(line, "loss")) out += fmt::format(", loss {:.4f}", *loss);
+  if (const auto rate = number_of(line, "tokens_per_s")) out += fmt::format(", {:.0f} tokens/s", *rate);
+  if (const auto step_s = number_of(line, "step_s")) out += fmt::format(", {:.3g} s a step", *step_s);
+  return out;
+}
+
+ProgressLines::Step ProgressLines::step_of(const std::optional<json>& line) {
+  return line ? Step{line->value("attempt", std::int64_t{0}), line->value("step", std::int64_t{0})} : Step{};
+}
+
+ProgressLines::ProgressLines(const std::vector<LogEntry>& before, const std::optional<json>& last_step)
+    : last_step_(step_of(last_step)) {
+  for (const auto& [envelope, event] : before)
+    told_[envelope.term] = std::max(told_[envelope.term], envelope.seq);
+}
+
+std::vector<std::string> ProgressLines::more(const std::vector<LogEntry>& events,
+                                             const std::optional<json>& last_step, std::int64_t steps,
+                                             double now) {
+  std::vector<std::string> out;
+  for (const auto& [envelope, event] : events) {
+    if (envelope.seq <= told_[envelope.term]) continue;
+    told_[envelope.term] = envelope.seq;
+    if (const std::string words = in_words(event); !words.empty() && !is_routine(event))
+      out.push_back(on_one_line(words));
+  }
+  const double pause = std::clamp(pause_share * now, first_pause_s, longest_pause_s);
+  if (last_step && step_of(last_step) != last_step_ && now - step_line_at_ >= pause) {
+    last_step_ = step_of(last_step);
+    step_line_at_ = now;
+    out.push_back(step_in_words(*last_step, steps));
+  }
+  return out;
+}
+
+std::vector<std::string> summary_lines(const StatusFacts& f) {
+  const RunState& s = f.state;
+  std::vector<std::string> out = {fmt::format("summary of {}: {}", f.name, headline(f))};
+  for (const auto& attempt : s.attempts) out.push_back("  attempt " + in_words(attempt));
+  if (f.last_step) out.push_back("  last " + step_in_words(*f.last_step, f.own_trainer ? f.steps : 0));
+  if (s.durable_step >= 0) out.push_back(fmt::format("  newest durable checkpoint: step {}", s.durable_step));
+  if (s.time.total() > 0)
+    out.push_back(fmt::format("  goodput {:.1f} %; {}", 100 * s.time.goodput(), in_words(s.time)));
+  if (s.final_state) out.push_back("  state digest " + s.final_state->state_digest);
+  std::ranges::transform(out, out.begin(), on_one_line);
+  return out;
+}
+
+std::string job_comment(const StatusFacts& f) {
+  nlohmann::ordered_json out = {{"holdfast", 1}, {"run", f.name}};
+  if (f.last_step) {
+    out["step"] = f.last_step->value("step", std::int64_t{0});
+    if (f.own_trainer) out["of"] = f.steps;
+    if (const auto loss = number_of(*f.last_step, "loss"))
+      out["loss"] = json::parse(fmt::format("{:.4g}", *loss));
+  }
+  out["state"] = headline(f);
+  return out.dump(-1, ' ', true, json::error_handler_t::replace);
+}
+
+bool may_replace_comment(const std::string& comment) {
+  if (comment.empty()) return true;
+  const json ours = json::parse(comment, nullptr, false);
+  return ours.is_object() && ours.contains("holdfast");
+}
+
+}  // namespace holdfast::launcher::report

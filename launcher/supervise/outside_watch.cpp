@@ -1,0 +1,124 @@
+#include "launcher/supervise/outside_watch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+#include <vector>
+
+namespace holdfast::launcher {
+namespace {
+
+constexpr double look_life_s = 5;     // how long a look counts; one comes every second
+constexpr std::size_t live_part = 8;  // one rank of so many shows that the run lives
+constexpr double idle_share = 0.05;   // of a core: less is idle, ...
+constexpr double busy_share = 0.5;    // ... and more is spinning
+constexpr double stale_part = 0.8;    // of a recorded silence, over the one that is known
+constexpr double earlier_s = 3;       // so much before all others a rank fell silent
+
+}  // namespace
+
+OutsideWatch::OutsideWatch(const config::Supervise& limits,
+                           const std::map<std::string, events::KnownPace>& known)
+    : limits_(limits) {
+  if (const auto recorded = known.find(recorded_as); recorded != known.end()) {
+    longest_ = recorded->second.longest;
+    known_ = true;
+  }
+}
+
+void OutsideWatch::new_attempt() {
+  ranks_.clear();
+  first_life_ = last_life_ = -1;
+}
+
+/// When the eighth part of the ranks that showed life last had shown it; < 0: they have not yet.
+double OutsideWatch::last_life() const {
+  std::vector<double> at;
+  for (const auto& [number, rank] : ranks_) at.push_back(rank.life_at);
+  if (at.empty()) return -1;
+  const auto nth = at.begin() + static_cast<std::ptrdiff_t>((at.size() - 1) / live_part);
+  std::nth_element(at.begin(), nth, at.end(), std::greater<>());
+  return *nth;
+}
+
+void OutsideWatch::seen(const control::RankSeen& what, double now) {
+  Rank& rank = ranks_[what.rank];
+  rank.looked_at = now;
+  if (!what.sign.empty())
+    rank.life_at = std::max(rank.life_at, now - 1e-3 * static_cast<double>(what.still_ms));
+  rank.sign = what.sign;
+  rank.cpu_share = 1e-2 * static_cast<double>(what.cpu_percent);
+  rank.state = what.state.empty() ? '?' : what.state.front();
+  const double life = last_life();
+  if (life < 0) return;
+  if (first_life_ < 0) first_life_ = last_life_ = life;
+  if (life <= last_life_) return;
+  longest_ = std::max(longest_, life - last_life_);
+  last_life_ = life;
+  known_ = known_ || last_life_ - first_life_ >= 2.0 * limits_.hang_outside_s;
+}
+
+std::optional<OutsideWatch::Silence> OutsideWatch::overdue(int world, double now) const {
+  if (limits_.hang_outside_s <= 0 || !known_ || last_life_ < 0) return std::nullopt;
+  Silence out;
+  out.still_s = now - last_life_;
+  out.bound_s = std::max(static_cast<double>(limits_.hang_outside_s), limits_.hang_factor * longest_);
+  if (out.still_s <= out.bound_s || static_cast<int>(ranks_.size()) < world) return std::nullopt;
+  const bool all_seen = std::all_of(ranks_.begin(), ranks_.end(), [now](const auto& entry) {
+    return now - entry.second.looked_at <= look_life_s;
+  });
+  if (!all_seen) return std::nullopt;
+  std::tie(out.rank, out.why) = culprit();
+  out.last_sign = ranks_.at(out.rank).sign;
+  return out;
+}
+
+/// In this order: a rank with a stopped process; one that waits in the kernel; the one that uses no processor
+/// time while the others spin; the one that fell silent before all others. Else the first, without a reason.
+std::pair<int, std::string> OutsideWatch::culprit() const {
+  for (const auto& [state, says] :
+       {std::pair('T', "is stopped"), {'t', "is stopped by a debugger"}, {'D', "waits in the kernel"}})
+    for (const auto& [number, rank] : ranks_)
+      if (rank.state == state) return {number, fmt::format("a process of rank {} {}", number, says)};
+  std::vector<std::pair<double, int>> by_life;
+  std::vector<int> idle;
+  std::size_t busy = 0;
+  for (const auto& [number, rank] : ranks_) {
+    by_life.emplace_back(rank.life_at, number);
+    if (rank.cpu_share < idle_share) idle.push_back(number);
+    busy += rank.cpu_share > busy_share ? 1 : 0;
+  }
+  if (idle.size() == 1 && busy > 0 && busy + 1 == ranks_.size())
+    return {idle.front(), fmt::format("rank {} uses no processor time while the others spin", idle.front())};
+  std::sort(by_life.begin(), by_life.end());
+  if (by_life.size() > 1 && by_life[0].first >= 0)
+    if (const double before = by_life[1].first - by_life[0].first; before > earlier_s)
+      return {by_life[0].second,
+              fmt::format("rank {} fell silent {:.3g} s before the others", by_life[0].second, before)};
+  return {ranks_.begin()->first, ""};
+}
+
+void OutsideWatch::taken_for_hung(const Silence& silence) { longest_ = std::max(longest_, silence.still_s); }
+
+std::optional<double> OutsideWatch::known() const { return known_ ? std::optional(longest_) : std::nullopt; }
+
+bool OutsideWatch::is_news(const std::map<std::string, events::KnownPace>& recorded) const {
+  if (!known_) return false;
+  const auto then = recorded.find(recorded_as);
+  const double floor = limits_.hang_outside_s / limits_.hang_factor;  // less makes no difference
+  return then == recorded.end() ||
+         std::max(then->second.longest, floor) < stale_part * std::max(longest_, floor);
+}
+
+void OutsideWatch::extend_deadlines(double seconds, double now) {
+  for (double* since : {&first_life_, &last_life_})
+    if (*since >= 0) *since = std::min(*since + seconds, now);
+  for (auto& [number, rank] : ranks_) {
+    if (rank.life_at >= 0) rank.life_at = std::min(rank.life_at + seconds, now);
+    rank.looked_at = std::min(rank.looked_at + seconds, now);
+  }
+}
+
+}  // namespace holdfast::launcher

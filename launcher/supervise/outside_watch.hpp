@@ -1,0 +1,68 @@
+#pragma once
+// Hangs of ranks that do not report, from what their agents see of them. The ranks wait for each other, so
+// when one hangs, all fall silent: the silence of the run is what counts, and how long silences were before.
+// Pure.
+//
+//   silent since    the last time an eighth of the ranks had shown a sign of life: some may print while they
+//   wait bound           max(hang_outside_s, hang_factor * the longest silence before); none is known until
+//   signs of
+//                   life were seen for twice hang_outside_s in one attempt: a program may show none that
+//                   counts
+//   a hang found    counts as a silence: the program may have been well, and is not taken for hung there
+//   again
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "launcher/supervise/run_state.hpp"
+#include "src/config/run_config.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+/// All times are in seconds of one clock.
+class OutsideWatch {
+ public:
+  OutsideWatch(const config::Supervise& limits, const std::map<std::string, events::KnownPace>& known);
+  static constexpr const char* recorded_as = "outside";  ///< among the paces
+
+  void new_attempt();
+  void seen(const control::RankSeen& what, double now);
+  void ended(int rank) { ranks_.erase(rank); }
+
+  struct Silence {
+    double still_s = 0, bound_s = 0;
+    int rank = -1;
+    std::string why;  ///< the evidence against the rank; empty: any other may be the one
+    std::string last_sign;
+  };
+  /// Nothing while there may be life, and while one of `world` ranks has not been looked at lately.
+  std::optional<Silence> overdue(int world, double now) const;
+  /// The silence is taken for a hang.
+  void taken_for_hung(const Silence& silence);
+  /// The longest silence, once it is known.
+  std::optional<double> known() const;
+  /// A leader that knows only `recorded` would not know it, or allow less than four fifths of the silence.
+  bool is_news(const std::map<std::string, events::KnownPace>& recorded) const;
+  void extend_deadlines(double seconds, double now);
+
+ private:
+  struct Rank {
+    double looked_at = -1;  ///< < 0: never
+    double life_at = -1;    ///< its last sign of life; < 0: none yet
+    std::string sign;
+    double cpu_share = 0;
+    char state = '?';
+  };
+  double last_life() const;
+  std::pair<int, std::string> culprit() const;  ///< and the evidence
+
+  config::Supervise limits_;
+  std::map<int, Rank> ranks_;
+  double first_life_ = -1, last_life_ = -1;  ///< of the run, in this attempt; < 0: none yet
+  double longest_ = 0;                       ///< silence between two of them, in any attempt
+  bool known_ = false;
+};
+
+}  // namespace holdfast::launcher

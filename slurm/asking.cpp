@@ -1,0 +1,65 @@
+#include "slurm/asking.hpp"
+
+#include <algorithm>
+
+#include "slurm/commands.hpp"
+#include "slurm/hostlist.hpp"
+#include "slurm/replies.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::slurm {
+
+using std::chrono::milliseconds;
+
+std::vector<std::string_view> split(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const auto end = std::min(text.find(at), text.size());
+    parts.push_back(text.substr(0, end));
+    if (end == text.size()) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+/// The value of "Name=value" among words.
+std::optional<std::string_view> value_of(std::string_view line, std::string_view name) {
+  for (const auto word : split(line, ' '))
+    if (word.starts_with(name) && word.size() > name.size() && word[name.size()] == '=')
+      return word.substr(name.size() + 1);
+  return std::nullopt;
+}
+
+std::vector<std::string> names_in(std::string_view hostlist) {
+  try {
+    return expand(hostlist);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+Finished ask(std::vector<std::string> argv, milliseconds limit) {
+  const std::string tool = argv.front();
+  Command command;
+  command.argv = std::move(argv);
+  command.environment = tool_environment();
+  Finished done;
+  try {
+    done = run(command, limit);
+  } catch (const Error& error) {
+    throw Error(Exit::runtime, "SLURM's tool '" + tool + "' cannot be started", error.why(),
+                "Is this a login node of the cluster, with SLURM's client tools in PATH?");
+  }
+  if (done.timed_out)
+    throw Error(Exit::transient, "SLURM does not answer", "'" + tool + "' took too long",
+                "Try again when slurmctld is back.");
+  return done;
+}
+
+std::string answer(const std::vector<std::string>& argv, milliseconds limit) {
+  Finished done = ask(argv, limit);
+  if (done.status != 0)
+    throw Error(kind_of_failure(done.err), "'" + argv.front() + "' failed", complaint(done.err));
+  return std::move(done.out);
+}
+
+}  // namespace holdfast::slurm

@@ -1,0 +1,137 @@
+#include "slurm/availability.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "slurm/asking.hpp"
+#include "slurm/replies.hpp"
+#include "src/base/error.hpp"
+#include "src/base/text.hpp"
+
+namespace holdfast::slurm {
+namespace {
+
+constexpr std::string_view state_marks = "*~#!%$@^-+";  // that sinfo puts behind a state
+
+/// Limits of an association, as sacctmgr calls its columns.
+constexpr std::array limit_names = {"GrpJobs",   "GrpTRES", "GrpWall", "MaxJobs",
+                                    "MaxSubmit", "MaxTRES", "MaxWall"};
+
+std::string or_nothing(std::string_view word) {
+  return word == "(null)" || word == "N/A" ? std::string() : std::string(word);
+}
+
+std::optional<double> seconds_in(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() && value > 0
+             ? std::optional(static_cast<double>(value))
+             : std::nullopt;
+}
+
+std::vector<std::string> limits_argv(const std::string& user) {
+  std::string columns = "Account,Partition";
+  for (const char* name : limit_names) columns += std::string(",") + name;
+  return {"sacctmgr",     "--noheader", "--parsable2",  "--readonly",       "show",
+          "associations", "where",      "user=" + user, "format=" + columns};
+}
+
+/// Of a cluster without accounting: nobody has limits.
+bool keeps_no_accounts(const std::string& err) {
+  return err.find("accounting_storage") != std::string::npos && err.find("upported") != std::string::npos;
+}
+
+}  // namespace
+
+NodeUse node_use(std::string_view state) {
+  const std::string_view word = state.substr(0, state.find_last_not_of(state_marks) + 1);
+  const auto marked = [mark = state.substr(word.size())](const char* some) {
+    return mark.find_first_of(some) != std::string_view::npos;
+  };
+  if (marked("*")) return NodeUse::away;
+  if (word == "idle") {
+    if (marked("$")) return NodeUse::reserved;
+    if (marked("~%!#")) return NodeUse::powered_down;
+    return marked("-") ? NodeUse::busy : NodeUse::idle;
+  }
+  if (word == "reserved") return NodeUse::reserved;
+  if (word == "powered_down" || word == "powering_up" || word == "powering_down")
+    return NodeUse::powered_down;
+  constexpr std::array<std::string_view, 5> taken = {"allocated", "mixed", "completing", "planned",
+                                                     "blocked"};
+  return std::ranges::find(taken, word) != taken.end() ? NodeUse::busy : NodeUse::away;
+}
+
+std::vector<PresentNode> read_present_nodes(std::string_view out) {
+  std::vector<PresentNode> nodes;
+  for (const auto line : lines_of(out)) {
+    const auto fields = split(trimmed(line), '|');
+    if (fields.size() != 6 || fields[0].empty() || fields[1].empty()) continue;
+    PresentNode node;
+    node.name = fields[0];
+    node.partition = fields[1];
+    node.is_default = node.partition.ends_with('*');
+    if (node.is_default) node.partition.pop_back();
+    node.partition_up = fields[2] == "up";
+    node.time_limit = fields[3];
+    node.use = node_use(fields[4]);
+    node.gpus = gpus_in(fields[5]);
+    node.gpu_model = gpu_model_in(fields[5]);
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
+}
+
+std::vector<Reservation> read_reservations(std::string_view out) {
+  std::vector<Reservation> reservations;
+  for (const auto line : lines_of(out)) {
+    const auto name = value_of(line, "ReservationName");
+    if (!name) continue;
+    const auto text = [&](const char* key) { return or_nothing(value_of(line, key).value_or("")); };
+    reservations.push_back({std::string(*name), text("State") == "ACTIVE", seconds_in(text("StartTime")),
+                            seconds_in(text("EndTime")), names_in(text("Nodes")), text("Users"),
+                            text("Accounts")});
+  }
+  return reservations;
+}
+
+std::vector<AccountLimits> read_limits(std::string_view out) {
+  std::vector<AccountLimits> accounts;
+  for (const auto line : lines_of(out)) {
+    const auto fields = split(trimmed(line), '|');
+    if (fields.size() != 2 + limit_names.size()) continue;
+    AccountLimits one{std::string(fields[0]), std::string(fields[1]), {}};
+    for (std::size_t i = 0; i < limit_names.size(); ++i)
+      if (!fields[2 + i].empty()) one.limits[limit_names[i]] = fields[2 + i];
+    if (!one.limits.empty()) accounts.push_back(std::move(one));
+  }
+  return accounts;
+}
+
+Availability availability(const std::string& user, std::chrono::milliseconds limit) {
+  Availability now;
+  now.nodes = read_present_nodes(
+      answer({"sinfo", "--noheader", "--all", "--Node", "--format=%N|%P|%a|%l|%T|%G"}, limit));
+  const auto try_to = [&](const char* what, const auto& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      now.unknown.push_back(std::string(what) + ": " + error.what());
+    }
+  };
+  try_to("topology", [&] { now.units = read_topology(answer({"scontrol", "show", "topology"}, limit)); });
+  try_to("reservations", [&] {
+    now.reservations = read_reservations(answer({"scontrol", "--oneliner", "show", "reservation"}, limit));
+  });
+  try_to("limits", [&] {
+    const Finished done = ask(limits_argv(user), limit);
+    if (done.status == 0)
+      now.limits = read_limits(done.out);
+    else if (!keeps_no_accounts(done.err + done.out))
+      throw Error(Exit::runtime, "'sacctmgr' failed", complaint(done.err));
+  });
+  return now;
+}
+
+}  // namespace holdfast::slurm

@@ -1,0 +1,333 @@
+// Checkpoints of another program's files: votes in, a manifest out; damage, retention, and what a start may
+// use.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/index/commit.hpp"
+#include "checkpoint/index/commit_record.hpp"
+#include "checkpoint/index/files_check.hpp"
+#include "checkpoint/index/lease.hpp"
+#include "checkpoint/index/manifest_json.hpp"
+#include "checkpoint/index/retention.hpp"
+#include "checkpoint/verify/verify.hpp"
+#include "src/base/files.hpp"
+#include "tests/checkpoint/fixture.hpp"
+
+namespace holdfast::checkpoint {
+namespace {
+
+using namespace testing;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+/// Of "abc" (FIPS 180-4), cut to 256 bits.
+constexpr const char* digest_of_abc = "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a";
+
+const fs::path golden_files = fs::path(HOLDFAST_SOURCE_DIR) / "tests/checkpoint/golden/version-6";
+
+FilesManifest small_manifest() {
+  return {{3, 7},
+          100,
+          2,
+          "/shared/mine/step-100",
+          {{"rank-0/model.pt", 3, digest_of_abc, 0}, {"rank-1/model.pt", 0, std::string(64, '0'), 1}}};
+}
+
+TEST(FilesManifests, areWhatTheyWere) {
+  const std::string text = read_file(golden_files / manifest_file_name);
+  EXPECT_EQ(to_text(small_manifest()), text) << "checkpoint/FORMAT.md says how it is changed";
+  const FilesManifest read = parse_files_manifest(text);
+  EXPECT_EQ(to_text(read), text);
+  EXPECT_EQ(read.files, small_manifest().files);
+  EXPECT_EQ(total_bytes(read), 3);
+  const CommitRecord record = read_commit_record(golden_files).value();
+  EXPECT_TRUE(record.files);
+  EXPECT_EQ(record, commit_record_of(read, text, record.committed));
+  EXPECT_EQ(to_text(record), read_file(golden_files / commit_record_name));
+}
+
+TEST(FilesManifests, DISABLED_writeAgain) {
+  fs::create_directories(golden_files);
+  const std::string text = to_text(small_manifest());
+  write_file(golden_files / manifest_file_name, text);
+  write_file(golden_files / commit_record_name,
+             to_text(commit_record_of(small_manifest(), text, 1'795'000'000)));
+}
+
+TEST(FilesManifests, areOfAnotherKindForWhoReadsTensors) {
+  EXPECT_TRUE(lists_files(to_text(small_manifest())));
+  try {
+    read_manifest(golden_files);
+    FAIL() << "taken for tensors";
+  } catch (const OtherKind& e) {
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("version-6"), HasSubstr("another kind")));
+    EXPECT_EQ(e.exit(), Exit::no_requeue);
+  }
+  const std::string tensors =
+      read_file(fs::path(HOLDFAST_SOURCE_DIR) / "tests/checkpoint/golden/version-5/manifest.json");
+  EXPECT_FALSE(lists_files(tensors));
+  EXPECT_THROW(parse_files_manifest(tensors), Damaged);
+  EXPECT_THROW(parse_files_manifest(with_schema_version(to_text(small_manifest()), 99)), NewerFormat);
+}
+
+TEST(FilesManifests, refuseWhatIsNotPossible) {
+  const auto refused = [](auto change, const char* why) {
+    FilesManifest m = small_manifest();
+    change(m);
+    try {
+      parse_files_manifest(to_text(m));
+      ADD_FAILURE() << why;
+    } catch (const Damaged& e) {
+      EXPECT_THAT(e.what(), HasSubstr(why));
+    }
+  };
+  for (const char* name : {"", "/a", "a/", "a//b", "../a", "a/../b", ".", "a\nb"})
+    refused([&](FilesManifest& m) { m.files[0].name = name; }, "is not the relative name of a file");
+  for (const char* folder : {"", "a", "/a/", "/a/../b", "/a//b"})
+    refused([&](FilesManifest& m) { m.folder = folder; }, "is not the absolute path of a folder");
+  refused([](FilesManifest& m) { m.files[1].name = m.files[0].name; }, "is named twice");
+  refused([](FilesManifest& m) { m.files[1].rank = 2; }, "is of a rank that was not there");
+  refused([](FilesManifest& m) { m.files[1].digest.pop_back(); }, "has no digest");
+  refused([](FilesManifest& m) { m.files[1].digest[3] = 'F'; }, "has no digest");
+  refused([](FilesManifest& m) { m.files.clear(); }, "it lists no file");
+  refused([](FilesManifest& m) { m.world = 0; }, "nobody has written it");
+  for (auto [from, to] :
+       {std::pair("\"world\":2", "\"world\":2,\"more\":1"), {"\"kind\":\"files\"", "\"kind\":\"b\""}}) {
+    std::string text = to_text(small_manifest());
+    text.replace(text.find(from), std::string(from).size(), to);
+    EXPECT_THROW(parse_files_manifest(text), Damaged) << "another digest";
+    text = detail::with_own_digest(files_version, text.substr(text.find('\n') + 1));
+    EXPECT_THROW(parse_files_manifest(text), Damaged) << to;
+  }
+}
+
+/// A program of two ranks that saves below a folder of its own.
+struct ProgramFiles : ::testing::Test {
+  const Folder folder;
+  const fs::path checkpoints = folder.path() / "run/checkpoints", own = folder.path() / "own";
+
+  ProgramFiles() { fs::create_directories(checkpoints); }
+  static std::string name(std::int64_t step, int rank) {
+    return "step-" + std::to_string(step) + "/rank-" + std::to_string(rank);
+  }
+  fs::path file(std::int64_t step, int rank) const { return own / name(step, rank); }
+  std::string vote(std::int64_t step, int rank, const std::string& text) const {
+    fs::create_directories(file(step, rank).parent_path());
+    write_file(file(step, rank), text);
+    const auto list = nlohmann::json::array(
+        {nlohmann::json::array({name(step, rank), text.size(), file_digest(file(step, rank))})});
+    return vote_of(own, 1, text.size(), list);
+  }
+  static std::string vote_of(const fs::path& path, std::size_t files, std::size_t bytes,
+                             const nlohmann::json& list) {
+    return nlohmann::json{
+        {"kind", "files"}, {"path", path.string()}, {"files", files}, {"bytes", bytes}, {"list", list}}
+        .dump();
+  }
+  Committed save(std::int64_t step, int attempt = 1) const {
+    Commit commit(checkpoints, step, {1, attempt}, 2);
+    for (const int rank : {0, 1}) commit.add(rank, true, vote(step, rank, std::string(1000 + step, 'x')));
+    EXPECT_FALSE(commit.failed()) << commit.why();
+    return commit.commit();
+  }
+  std::vector<std::string> problems(std::int64_t step) const {
+    return verify(committed_path(checkpoints, step)).problems;
+  }
+};
+
+TEST_F(ProgramFiles, itsNamedFilesAreCommitted) {
+  const Committed committed = save(10);
+  EXPECT_EQ(committed.path, committed_path(checkpoints, 10));
+  EXPECT_EQ(committed.note, "2 files, 2020 bytes, below " + own.string());
+  EXPECT_THAT(files::list(checkpoints), ElementsAre("step-00000010"));
+  const Condition found = condition_of(committed.path, 10);
+  ASSERT_TRUE(found.files) << found.why;
+  EXPECT_EQ(found.files->files[1].name, "step-10/rank-1");
+  EXPECT_EQ(found.files->files[1].rank, 1);
+  EXPECT_EQ(condition_of(committed.path, 11).kind, Condition::Kind::damaged);
+  const Verified verified = verify(committed.path);
+  EXPECT_THAT(verified.problems, IsEmpty());
+  EXPECT_EQ(verified.bytes, 2020);
+  EXPECT_EQ(verified.files, 2);
+  EXPECT_EQ(newest_sound_folder(checkpoints), committed.path);
+  // Written again by a later attempt, and then by one that was taken for dead.
+  EXPECT_THAT(save(10, 2).note, HasSubstr("is put aside as step-00000010.replaced-1"));
+  EXPECT_EQ(save(10, 1).note, "step-00000010 was already committed");
+  EXPECT_EQ(condition_of(committed.path).files->generation, (Generation{1, 2}));
+}
+
+TEST_F(ProgramFiles, itsRanksMayHaveFoldersOfTheirOwn) {
+  Commit commit(checkpoints, 10, {1, 1}, 3);
+  for (const int rank : {0, 1}) {
+    const fs::path folder_of_rank = own / ("rank-" + std::to_string(rank));
+    fs::create_directories(folder_of_rank);
+    write_file(folder_of_rank / "model.pt", "abc");
+    const auto list = nlohmann::json::array({nlohmann::json::array({"model.pt", 3, digest_of_abc})});
+    commit.add(rank, true, vote_of(folder_of_rank / "" / ".", 1, 3, list));
+  }
+  commit.add(2, true, vote_of(folder.path() / "elsewhere", 0, 0, nlohmann::json::array()));
+  const auto found = condition_of(commit.commit().path).files;
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->folder, own.string());
+  EXPECT_EQ(found->files[1].name, "rank-1/model.pt");
+  EXPECT_EQ(found->world, 3);
+  EXPECT_THAT(problems(10), IsEmpty());
+}
+
+TEST_F(ProgramFiles, filesThatOneRankOnlyCountsHaveNoManifest) {
+  Commit commit(checkpoints, 10, {1, 1}, 2);
+  commit.add(0, true, vote(10, 0, "abc"));
+  commit.add(1, true, R"({"kind":"files","path":"/own","files":2,"bytes":7})");
+  const Committed committed = commit.commit();
+  EXPECT_TRUE(committed.path.empty());
+  EXPECT_THAT(committed.note,
+              AllOf(HasSubstr("3 files, 10 bytes"), HasSubstr("rank 1 has not named its files")));
+  EXPECT_THAT(files::list(checkpoints), IsEmpty());
+}
+
+TEST_F(ProgramFiles, filesAmongOursHaveNoManifest) {
+  const fs::path inside = checkpoints / "step-00000010";
+  fs::create_directories(inside);
+  write_file(inside / "model.pt", "abc");
+  Commit commit(checkpoints, 10, {1, 1}, 1);
+  commit.add(
+      0, true,
+      vote_of(inside, 1, 3, nlohmann::json::array({nlohmann::json::array({"model.pt", 3, digest_of_abc})})));
+  const Committed committed = commit.commit();
+  EXPECT_TRUE(committed.path.empty());
+  EXPECT_THAT(committed.note, HasSubstr("they have no manifest"));
+  EXPECT_EQ(read_file(inside / "model.pt"), "abc");
+}
+
+TEST_F(ProgramFiles, whatDoesNotFitIsNotCommitted) {
+  const auto entry = [](const char* name, int bytes) {
+    return nlohmann::json::array({name, bytes, digest_of_abc});
+  };
+  const auto refused = [&](const nlohmann::json& list, int files, int bytes, const char* why) {
+    Commit commit(checkpoints, 10, {1, 1}, 1);
+    commit.add(0, true, vote_of(own, files, bytes, list));
+    std::string said = commit.why();
+    try {
+      if (!commit.failed()) commit.commit();
+    } catch (const Error& e) {
+      said = e.what();
+    }
+    EXPECT_THAT(said, HasSubstr(why));
+    EXPECT_THAT(committed_steps(checkpoints), IsEmpty());
+    commit.drop();
+  };
+  fs::create_directories(own);
+  write_file(own / "a", "abc");
+  refused(nlohmann::json::array({entry("a", 3)}), 2, 3, "its counts are not those of its list");
+  refused(nlohmann::json::array({entry("a", 4)}), 1, 4, "3 bytes, not 4");
+  refused(nlohmann::json::array({entry("b", 3)}), 1, 3, "cannot look at");
+  refused(nlohmann::json::array({entry("../a", 3)}), 1, 3, "is not the relative name of a file");
+  refused(nlohmann::json::array({entry("a", 3), entry("a", 3)}), 2, 6, "is named twice");
+  refused(nlohmann::json::array({1}), 1, 3, "is not [name, bytes, digest]");
+}
+
+TEST_F(ProgramFiles, damageIsProvenAndWhatIsMissingIsUnknown) {
+  save(10);
+  const fs::path step_dir = committed_path(checkpoints, 10);
+  flip_bit(file(10, 1), 8 * 500);
+  EXPECT_EQ(condition_of(step_dir).kind, Condition::Kind::sound) << "the sizes are right";
+  EXPECT_THAT(problems(10), ElementsAre(file(10, 1).string() + " does not match its digest"));
+  fs::resize_file(file(10, 1), 999);
+  EXPECT_EQ(condition_of(step_dir).kind, Condition::Kind::damaged);
+  EXPECT_THAT(problems(10), ElementsAre(HasSubstr("has 999 bytes, not 1010")));
+  fs::remove(file(10, 0));
+  EXPECT_TRUE(verify(step_dir).unreadable);
+  EXPECT_EQ(condition_of(step_dir).kind, Condition::Kind::damaged) << "one missing file hides no damage";
+  fs::remove(file(10, 1));
+  EXPECT_EQ(condition_of(step_dir).kind, Condition::Kind::unknown);
+  EXPECT_THROW(newest_sound_folder(checkpoints), Unreadable);
+}
+
+constexpr std::int64_t all_bytes = INT64_MAX;
+
+TEST_F(ProgramFiles, anAttemptBeginsFromTheNewestThatIsNotProvenDamaged) {
+  for (const std::int64_t step : {10, 20, 30}) save(step);
+  const std::vector<std::int64_t> on_record = {30, 20, 10, 5};
+  EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(30, 20, 10)) << "5 was removed";
+  flip_bit(file(30, 0), 0);
+  EXPECT_THAT(judge(checkpoints, on_record, 2059).steps, ElementsAre(30, 20, 10)) << "too much to be read";
+  const Judgement found = judge(checkpoints, on_record, all_bytes);
+  EXPECT_THAT(found.steps, ElementsAre(20, 10));
+  EXPECT_THAT(found.damaged, ElementsAre(Pair(30, HasSubstr("step-30/rank-0 does not match its digest"))));
+  fs::remove(file(20, 0));  // it may come back: nothing older is taken
+  EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(20, 10));
+  for (const std::int64_t step : {10, 20, 30}) fs::resize_file(file(step, 1), 1);
+  EXPECT_THAT(judge(checkpoints, on_record, 0).steps, IsEmpty());
+  EXPECT_THAT(judge(checkpoints, on_record, 0).damaged, ::testing::SizeIs(3));
+  // Of a program that only counts there is nothing to be known.
+  const std::vector<std::int64_t> counted = {60, 50};
+  EXPECT_THAT(judge(checkpoints, counted, all_bytes).steps, ElementsAre(60, 50));
+}
+
+TEST_F(ProgramFiles, itsFilesGoOnlyWhereThatIsAskedFor) {
+  for (const std::int64_t step : {10, 20, 30, 40}) save(step);
+  EXPECT_THAT(retain(checkpoints, {1, 0}), IsEmpty());
+  EXPECT_TRUE(pin(checkpoints, 10));
+  const Lease lease(committed_path(checkpoints, 20));
+  write_file(own / "step-30/notes", "of somebody else");
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(30));
+  EXPECT_THAT(committed_steps(checkpoints), ElementsAre(40, 20, 10));
+  EXPECT_THAT(files::list(own / "step-30"), ElementsAre("notes"));
+  EXPECT_THAT(problems(10), IsEmpty());
+  EXPECT_THAT(problems(20), IsEmpty());
+}
+
+TEST_F(ProgramFiles, itsFilesGoWithTheirFolders) {
+  for (const std::int64_t step : {10, 20, 30}) save(step);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 2}), ElementsAre(10));
+  EXPECT_THAT(files::list(own), ElementsAre("step-20", "step-30"));
+  flip_bit(file(30, 0), 0);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 2}), IsEmpty()) << "its size is right, and 20 stays";
+  fs::resize_file(file(30, 0), 1);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 is the newest sound one";
+}
+
+TEST_F(ProgramFiles, filesThatAreStillNeededStay) {
+  // Both checkpoints list "latest".
+  for (const std::int64_t step : {10, 20}) {
+    fs::create_directories(own);
+    write_file(own / "latest", "abc");
+    write_file(own / ("only-" + std::to_string(step)), "abc");
+    Commit commit(checkpoints, step, {1, 1}, 1);
+    const auto list =
+        nlohmann::json::array({nlohmann::json::array({"latest", 3, digest_of_abc}),
+                               nlohmann::json::array({"only-" + std::to_string(step), 3, digest_of_abc})});
+    commit.add(0, true, vote_of(own, 2, 6, list));
+    commit.commit();
+  }
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(files::list(own), ElementsAre("latest", "only-20"));
+  EXPECT_THAT(problems(20), IsEmpty());
+}
+
+TEST_F(ProgramFiles, nothingGoesWhileWhatStaysCannotBeRead) {
+  for (const std::int64_t step : {10, 20, 30}) save(step);
+  fs::rename(committed_path(checkpoints, 20) / manifest_file_name, folder.path() / "aside");
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 may list the files of 10";
+  fs::rename(folder.path() / "aside", committed_path(checkpoints, 20) / manifest_file_name);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(20, 10));
+}
+
+TEST_F(ProgramFiles, eachKindHasItsOwnRetention) {
+  for (const std::int64_t step : {10, 20}) save(step);
+  for (std::int64_t step : {15, 25}) {
+    Whole whole(vectors({10}), step);
+    testing::save(checkpoints, whole, step, {1, 1}, even_layout(whole.tensors, 1), 9);
+  }
+  EXPECT_THAT(retain(checkpoints, {1, 0}), ElementsAre(15));
+  EXPECT_THAT(retain(checkpoints, {9, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(committed_steps(checkpoints), ElementsAre(25, 20));
+}
+
+}  // namespace
+}  // namespace holdfast::checkpoint

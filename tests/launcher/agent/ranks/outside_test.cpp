@@ -1,0 +1,108 @@
+// What an agent sees of ranks from outside, and which of it is a sign of life.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <thread>
+
+#include "launcher/agent/ranks/outside_look.hpp"
+#include "launcher/agent/ranks/signs_of_life.hpp"
+#include "src/base/files.hpp"
+#include "tests/control/loop_thread.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+std::string sign_after(const std::vector<RankGrowth>& looks) {
+  SignsOfLife life;
+  double now = 100;
+  for (const auto& look : looks) life.take({{3, look}}, 1, now += 1);
+  const auto seen = life.seen(2, now);
+  return seen.front().still_ms == 0 ? seen.front().sign : "";
+}
+
+TEST(SignsOfLife, WhatCounts) {
+  EXPECT_EQ(sign_after({{.printed = 1}}), "output");
+  EXPECT_EQ(sign_after({{.network = 1 << 20}}), "network");
+  EXPECT_EQ(sign_after({{.links = 1 << 20}}), "links");
+  EXPECT_EQ(sign_after({{.files = 1 << 20}}), "files");
+  EXPECT_EQ(sign_after({{.touched = true}}), "heartbeat");
+}
+
+TEST(SignsOfLife, ProcessorTimeAndKeepAlivesDoNot) {
+  EXPECT_EQ(sign_after({{.cpu_ms = 1000, .state = 'R'}}), "");
+  EXPECT_EQ(sign_after({{.files = 4096, .network = 4096, .links = 4096}}), "");
+  EXPECT_EQ(sign_after({{.network = 1 << 30}, {.network = 1 << 19}}), "") << "a thousandth of what it moves";
+}
+
+TEST(SignsOfLife, OfAProgramThatTouchesItsFileNothingElseCounts) {
+  EXPECT_EQ(sign_after({{.touched = true}, {.printed = 100, .network = 1 << 20}}), "");
+}
+
+TEST(SignsOfLife, TheAgeIsOfTheLastSign) {
+  SignsOfLife life;
+  life.take({{3, {.printed = 1}}, {4, {}}}, 1, 101);
+  life.take({{3, {.cpu_ms = 970, .state = 'R'}}, {4, {.state = 'T'}}}, 1, 102);
+  const auto seen = life.seen(2, 102);
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].still_ms, 1000);
+  EXPECT_EQ(seen[0].cpu_percent, 97);
+  EXPECT_EQ(seen[1].sign, "");
+  EXPECT_EQ(seen[1].still_ms, 2000) << "since before the first look";
+  EXPECT_EQ(seen[1].state, "T");
+}
+
+/// Two connected sockets of this process.
+struct Pair {
+  files::Fd listening{::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)},
+      out{::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)}, in;
+  Pair() {
+    sockaddr_in6 at{};
+    at.sin6_family = AF_INET6;
+    at.sin6_addr = in6addr_loopback;
+    socklen_t size = sizeof at;
+    EXPECT_EQ(::bind(listening.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
+    EXPECT_EQ(::listen(listening.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listening.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
+    EXPECT_EQ(::connect(out.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
+    in = files::Fd(::accept(listening.get(), nullptr, nullptr));
+  }
+  static std::uint64_t inode(const files::Fd& fd) {
+    struct stat facts {};
+    ::fstat(fd.get(), &facts);
+    return facts.st_ino;
+  }
+};
+
+TEST(OutsideLook, TheKernelTellsPayloadOfSockets) {
+  const Pair pair;
+  const std::string sent(100000, 'x');
+  std::string got(sent.size(), ' ');
+  std::thread sender(
+      [&] { EXPECT_EQ(::send(pair.out.get(), sent.data(), sent.size(), 0), ssize_t(sent.size())); });
+  EXPECT_EQ(::recv(pair.in.get(), got.data(), got.size(), MSG_WAITALL), ssize_t(got.size()));
+  sender.join();
+  const auto payload = tcp_payload();
+  ASSERT_TRUE(payload.contains(Pair::inode(pair.in)));
+  EXPECT_GE(payload.at(Pair::inode(pair.in)), 100000);
+  EXPECT_LT(payload.at(Pair::inode(pair.in)), 101000) << "in bytes";
+}
+
+TEST(OutsideLook, RdmaPortsCountWordsOfFourBytes) {
+  const control::test::Folder folder;
+  for (const char* device : {"mlx5_0", "mlx5_1"}) {
+    const auto counters = folder.path / "class/infiniband" / device / "ports/1/counters";
+    std::filesystem::create_directories(counters);
+    std::ofstream(counters / "port_xmit_data") << "100\n";
+    std::ofstream(counters / "port_rcv_data") << "7\n";
+  }
+  EXPECT_EQ(rdma_bytes(folder.path), 2 * 107 * 4);
+  EXPECT_EQ(rdma_bytes(folder.path / "nothing"), 0);
+}
+
+}  // namespace
+}  // namespace holdfast::launcher

@@ -1,0 +1,177 @@
+// Ranks that do not report: when their silence is a hang, and whose.
+#include "launcher/supervise/outside_watch.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace holdfast::launcher {
+namespace {
+
+using testing::HasSubstr;
+
+/// Four ranks that are looked at every second; bounds of 10 s and three times the longest silence.
+class RanksSeen : public testing::Test {
+ protected:
+  static config::Supervise limits() {
+    config::Supervise limits;
+    limits.hang_outside_s = 10;
+    return limits;
+  }
+  /// Looks at all ranks every second until `end`; `live`: they show a sign at each look.
+  void look(double end, bool live, int except = -1) {
+    for (; now < end; now += 1)
+      for (int r = 0; r < world; ++r) {
+        if (live && r != except) life[r] = now;
+        watch.seen({r, 1, static_cast<std::int64_t>(1e3 * (now - life[r])), sign, cpu[r], state[r]}, now);
+      }
+  }
+  std::optional<OutsideWatch::Silence> overdue() const { return watch.overdue(world, now); }
+  int world = 4;
+  double now = 100;
+  std::string sign = "network";
+  std::map<int, double> life;
+  std::map<int, std::int64_t> cpu = {{0, 99}, {1, 99}, {2, 99}, {3, 99}};
+  std::map<int, std::string> state = {{0, "R"}, {1, "R"}, {2, "R"}, {3, "R"}};
+  OutsideWatch watch{limits(), {}};
+};
+
+TEST_F(RanksSeen, NothingIsJudgedBeforeLifeWasSeenForTwiceTheFloor) {
+  look(119, true);
+  look(400, false);
+  EXPECT_FALSE(overdue()) << "a program may show signs at its start alone";
+  EXPECT_FALSE(watch.known());
+  look(421, true);
+  look(424, false);
+  EXPECT_FALSE(overdue());
+  EXPECT_TRUE(watch.known()) << "the silence in between is part of its life";
+}
+
+TEST_F(RanksSeen, ASilenceLongerThanTheFloorIsAHang) {
+  look(130, true);
+  look(139, false);
+  EXPECT_FALSE(overdue());
+  look(142, false);
+  ASSERT_TRUE(overdue());
+  EXPECT_EQ(overdue()->bound_s, 10);
+  EXPECT_EQ(overdue()->why, "") << "all spin: nobody is known";
+}
+
+TEST_F(RanksSeen, LongerSilencesThanBeforeAreAllowedThreefold) {
+  look(115, true);
+  look(123, false);
+  look(140, true);
+  look(160, false);
+  EXPECT_FALSE(overdue());
+  look(168, false);
+  ASSERT_TRUE(overdue());
+  EXPECT_EQ(overdue()->bound_s, 27) << "from 114 to 123";
+}
+
+TEST_F(RanksSeen, AFalseAlarmIsNotRaisedAgain) {
+  look(130, true);
+  look(142, false);
+  ASSERT_TRUE(overdue());
+  watch.taken_for_hung(*overdue());
+  watch.new_attempt();
+  look(160, true);
+  look(185, false);
+  EXPECT_FALSE(overdue());
+  look(200, false);
+  EXPECT_TRUE(overdue());
+}
+
+TEST_F(RanksSeen, TheRankThatDoesNotSpinIsNamed) {
+  look(130, true);
+  cpu[2] = 1;
+  look(142, false);
+  ASSERT_TRUE(overdue());
+  EXPECT_EQ(overdue()->rank, 2);
+  EXPECT_THAT(overdue()->why, HasSubstr("uses no processor time while the others spin"));
+}
+
+TEST_F(RanksSeen, AStoppedProcessIsNamedBeforeOneThatWaitsInTheKernel) {
+  look(130, true);
+  state[1] = "D";
+  state[3] = "T";
+  look(142, false);
+  ASSERT_TRUE(overdue());
+  EXPECT_EQ(overdue()->rank, 3);
+  state[3] = "S";
+  look(143, false);
+  EXPECT_EQ(overdue()->rank, 1);
+}
+
+TEST_F(RanksSeen, TheRankThatFellSilentFirstIsNamed) {
+  look(130, true);
+  look(135, true, 1);
+  look(147, false);
+  ASSERT_TRUE(overdue());
+  EXPECT_EQ(overdue()->rank, 1);
+  EXPECT_THAT(overdue()->why, HasSubstr("fell silent 5 s before the others"));
+}
+
+TEST_F(RanksSeen, WhoIsNotLookedAtMayLive) {
+  look(130, true);
+  world = 3;
+  look(150, false);
+  world = 4;
+  EXPECT_FALSE(overdue()) << "its agent is silent";
+  look(151, false);
+  EXPECT_TRUE(overdue());
+}
+
+TEST_F(RanksSeen, OneRankOfManyThatPrintsDoesNotHideAHang) {
+  world = 16;
+  look(130, true);
+  for (; now < 145; now += 1)
+    for (int r = 0; r < world; ++r)
+      watch.seen({r, 1, r == 0 ? 0 : static_cast<std::int64_t>(1e3 * (now - 129)), sign, 99, "R"}, now);
+  EXPECT_TRUE(overdue());
+}
+
+TEST_F(RanksSeen, RanksThatHaveEndedAreNotAwaited) {
+  look(130, true);
+  watch.ended(3);
+  world = 3;
+  look(142, false);
+  EXPECT_TRUE(overdue());
+}
+
+TEST_F(RanksSeen, WhatWasLearnedIsForTheNextLeader) {
+  look(115, true);
+  look(123, false);
+  look(140, true);
+  EXPECT_TRUE(watch.is_news({}));
+  const std::map<std::string, events::KnownPace> recorded = {
+      {OutsideWatch::recorded_as, {*watch.known(), *watch.known()}}};
+  EXPECT_FALSE(watch.is_news(recorded));
+  watch = OutsideWatch(limits(), recorded);
+  look(141, false);
+  look(165, false);
+  EXPECT_FALSE(overdue());
+  look(170, false);
+  ASSERT_TRUE(overdue()) << "a hang from before the takeover";
+  EXPECT_EQ(overdue()->bound_s, 27);
+}
+
+TEST_F(RanksSeen, ALeaderThatStoodStillGivesTheTimeBack) {
+  look(130, true);
+  look(135, false);
+  now += 60;
+  watch.extend_deadlines(60, now);
+  look(196, false);
+  EXPECT_FALSE(overdue());
+}
+
+TEST(OutsideWatch, CanBeTurnedOff) {
+  config::Supervise limits;
+  limits.hang_outside_s = 0;
+  OutsideWatch watch(limits, {});
+  watch.seen({0, 1, 0, "output", 0, "S"}, 1);
+  watch.seen({0, 1, 0, "output", 0, "S"}, 1000);
+  watch.seen({0, 1, 900000, "output", 0, "S"}, 1900);
+  EXPECT_FALSE(watch.overdue(1, 1900));
+}
+
+}  // namespace
+}  // namespace holdfast::launcher

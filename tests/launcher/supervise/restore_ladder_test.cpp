@@ -1,0 +1,240 @@
+#include "launcher/supervise/restore_ladder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/launcher/fake_cluster.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// Two slots of two ranks each, on nodes 4 and 7, unless it is said otherwise.
+struct ChoiceRow {
+  const char* what;
+  std::vector<Holding> holdings;
+  std::int64_t at_least = 0;
+  std::set<StateName> refused = {};
+  std::optional<StateChoice> expected = std::nullopt;
+};
+const std::vector<int> on_4_and_7 = {4, 7};
+
+Holding own(int node, int rank, std::int64_t step, int attempt = 1, int world = 4) {
+  return {node, {rank, step, attempt, world, false}};
+}
+Holding copied(int node, int rank, std::int64_t step, int attempt = 1, int world = 4) {
+  return {node, {rank, step, attempt, world, true}};
+}
+std::vector<Holding> joined(std::vector<Holding> a, const std::vector<Holding>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+/// All ranks have it where they run.
+std::vector<Holding> all_own(std::int64_t step, int attempt = 1) {
+  return {own(4, 0, step, attempt), own(4, 1, step, attempt), own(7, 2, step, attempt),
+          own(7, 3, step, attempt)};
+}
+
+TEST(RestoreLadder, ChoosesTheNewestStateThatAllRanksHave) {
+  const ChoiceRow rows[] = {
+      {"nobody has anything", {}},
+      {"all have it", all_own(9), 0, {}, StateChoice{{9, 1}, {}}},
+      {"of two steps the newer", joined(all_own(8), all_own(9)), 0, {}, StateChoice{{9, 1}, {}}},
+      {"one rank has not come to the newer",
+       joined(all_own(8), {own(4, 0, 9), own(4, 1, 9), own(7, 2, 9)}),
+       0,
+       {},
+       StateChoice{{8, 1}, {}}},
+      {"the same step of two attempts is not one state",
+       {own(4, 0, 9), own(4, 1, 9), own(7, 2, 9, 2), own(7, 3, 9, 2)}},
+      {"of one step the newer attempt", joined(all_own(9, 1), all_own(9, 3)), 0, {}, StateChoice{{9, 3}, {}}},
+      {"a newer step of an older attempt",
+       joined(all_own(9, 1), all_own(8, 3)),
+       0,
+       {},
+       StateChoice{{9, 1}, {}}},
+      {"a lost node's ranks have copies",
+       {own(4, 0, 9), own(4, 1, 9), copied(4, 2, 9), copied(4, 3, 9)},
+       0,
+       {},
+       StateChoice{{9, 1}, {{2, 4, 7}, {3, 4, 7}}}},
+      {"a rank's own state is on another node",
+       {own(4, 0, 9), own(4, 1, 9), own(5, 2, 9), own(7, 3, 9)},
+       0,
+       {},
+       StateChoice{{9, 1}, {{2, 5, 7}}}},
+      {"a copy on the rank's node is nearer",
+       {own(4, 0, 9), own(4, 1, 9), own(5, 2, 9), copied(7, 2, 9), own(7, 3, 9)},
+       0,
+       {},
+       StateChoice{{9, 1}, {{2, 7, 7}}}},
+      {"a checkpoint is newer", all_own(9), 10},
+      {"a checkpoint is as new", all_own(9), 9, {}, StateChoice{{9, 1}, {}}},
+      {"refused", joined(all_own(8), all_own(9)), 0, {{9, 1}}, StateChoice{{8, 1}, {}}},
+      {"of another world", {own(4, 0, 9, 1, 2), own(4, 1, 9, 1, 2), own(7, 2, 9, 1, 2), own(7, 3, 9, 1, 2)}},
+      {"of ranks that are not in this world",
+       joined(all_own(9), {own(7, 4, 9)}),
+       0,
+       {},
+       StateChoice{{9, 1}, {}}},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.what);
+    const auto got = choose_state(row.holdings, on_4_and_7, 2, row.at_least, row.refused);
+    ASSERT_EQ(got.has_value(), row.expected.has_value());
+    if (!got) continue;
+    EXPECT_EQ(got->state, row.expected->state);
+    EXPECT_EQ(got->moves, row.expected->moves);
+  }
+}
+
+struct LadderTest : testing::Test {
+  RestoreLadder ladder;
+  RestoreLadder::Facts facts{on_4_and_7, 2, -1, true, 30, 100};
+  void has(int node, std::initializer_list<Holding> what) {
+    std::vector<control::SealedState> states;
+    for (const auto& h : what) states.push_back(h.what);
+    ladder.has(node, states);
+  }
+  void says(int node, std::int64_t step, int rank = -1, const char* why = "") {
+    ladder.fetched(node, {2, step, 1, rank, why});
+  }
+};
+
+TEST_F(LadderTest, IsSettledWhereNobodyHasAnything) {
+  EXPECT_TRUE(ladder.settled());
+  EXPECT_FALSE(ladder.news());
+}
+
+TEST_F(LadderTest, WaitsForMoves) {
+  has(4, {own(4, 0, 9), own(4, 1, 9), copied(4, 2, 9), copied(4, 3, 9)});
+  EXPECT_FALSE(ladder.settled());
+  EXPECT_THAT(ladder.climb(facts), ElementsAre(StateMove{2, 4, 7}, StateMove{3, 4, 7}));
+  EXPECT_FALSE(ladder.settled());
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  says(4, 9);  // it was not asked
+  says(7, 8);  // an older question
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_FALSE(ladder.settled());
+  says(7, 9);
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_TRUE(ladder.settled());
+  EXPECT_TRUE(ladder.news());
+  EXPECT_STREQ(ladder.level(), "partner");
+  EXPECT_EQ(ladder.state(), (StateName{9, 1}));
+  EXPECT_EQ(ladder.tell(), "");
+  EXPECT_FALSE(ladder.news());
+}
+
+TEST_F(LadderTest, TriesTheSameStateElsewhereAndThenAnOlderOne) {
+  has(4, {own(4, 0, 9), own(4, 1, 9), copied(4, 2, 9), own(4, 0, 8), own(4, 1, 8)});
+  has(5, {own(5, 2, 9)});
+  has(7, {own(7, 3, 9), own(7, 2, 8), own(7, 3, 8)});
+  EXPECT_THAT(ladder.climb(facts), ElementsAre(StateMove{2, 4, 7}));
+  says(7, 9, 2, "the checksum of model does not hold");
+  EXPECT_THAT(ladder.climb(facts), ElementsAre(StateMove{2, 5, 7}));
+  says(7, 9, 2, "nobody answers");
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_TRUE(ladder.settled());
+  EXPECT_EQ(ladder.state(), (StateName{8, 1}));
+  EXPECT_STREQ(ladder.level(), "local");
+  EXPECT_THAT(ladder.tell(), HasSubstr("step 9 of attempt 1, rank 2: nobody answers"));
+}
+
+TEST_F(LadderTest, GivesUpAMoveThatTakesTooLong) {
+  has(4, {own(4, 0, 9), own(4, 1, 9), copied(4, 2, 9), own(4, 0, 8), own(4, 1, 8)});
+  has(7, {own(7, 3, 9), own(7, 2, 8), own(7, 3, 8)});
+  EXPECT_THAT(ladder.climb(facts), ElementsAre(StateMove{2, 4, 7}));
+  facts.now = 130;
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_FALSE(ladder.settled());
+  ladder.extend_deadlines(5);  // this process was stopped
+  facts.now = 135;
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_FALSE(ladder.settled());
+  facts.now = 135.1;
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_TRUE(ladder.settled());
+  EXPECT_EQ(ladder.state(), (StateName{8, 1}));
+  EXPECT_THAT(ladder.tell(), HasSubstr("was not moved within 30 s"));
+}
+
+TEST_F(LadderTest, StartsFromNoneWhereNoneIsTrusted) {
+  facts.trusted = false;
+  ladder.has(4, {{0, 9, 1, 4, false}});
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_TRUE(ladder.settled());
+  EXPECT_EQ(ladder.state().step, -1);
+  EXPECT_STREQ(ladder.level(), "shared");
+  EXPECT_EQ(ladder.tell(), "no state in memory is trusted");
+}
+
+TEST_F(LadderTest, StartsFromACheckpointThatIsNewer) {
+  facts.durable_step = 10;
+  ladder.has(4, {{0, 9, 1, 4, false}});
+  ladder.climb(facts);
+  EXPECT_EQ(ladder.tell(), "no state of all ranks is as new as the checkpoint of step 10");
+}
+
+TEST_F(LadderTest, ForgetsWhatALostNodeHas) {
+  has(4, {own(4, 0, 9), own(4, 1, 9), copied(4, 2, 9), copied(4, 3, 9)});
+  ladder.lost(4);
+  EXPECT_TRUE(ladder.settled());
+  EXPECT_EQ(ladder.state().step, -1);
+}
+
+// --- in the supervisor ---
+
+std::vector<test::FakeCluster::json> choices_of(const test::FakeCluster& c) {
+  std::vector<test::FakeCluster::json> out;
+  for (const auto& event : c.events)
+    if (event.at("event") == "state_chosen") out.push_back(event);
+  return out;
+}
+
+TEST(RestoreLadder, ALostNodesRanksStartFromCopies) {
+  test::FakeCluster c(test::Shape{.reports = false});
+  std::vector<Launch> launched;
+  c.on_launch = [&](const Launch& what) { launched.push_back(what); };
+  ASSERT_TRUE(c.until(Stage::running));
+  for (int rank = 0; rank < 6; ++rank) {
+    c.agent(rank / 2).sealed.push_back({rank, 7, 1, 6, false});
+    c.agent((rank / 2 + 1) % 3).sealed.push_back({rank, 7, 1, 6, true});
+  }
+  c.kill(2);
+  ASSERT_TRUE(c.until([&] { return launched.size() == 2; }, 20));
+  EXPECT_EQ(launched[0].state.step, -1);
+  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
+  EXPECT_EQ(launched[1].level, "partner");
+  const int spare = launched[1].placement[2];
+  EXPECT_THAT(c.fetched, ElementsAre(StateMove{4, 0, spare}, StateMove{5, 0, spare}));
+  ASSERT_EQ(choices_of(c).size(), 1u);
+  EXPECT_EQ(choices_of(c)[0].at("step"), 7);
+  EXPECT_EQ(choices_of(c)[0].at("moved"), 2);
+}
+
+TEST(RestoreLadder, AnAttemptStartsFromNothingWhereTheCopyCannotBeFetched) {
+  test::FakeCluster c(test::Shape{.reports = false});
+  std::vector<Launch> launched;
+  c.on_launch = [&](const Launch& what) { launched.push_back(what); };
+  ASSERT_TRUE(c.until(Stage::running));
+  for (int rank = 0; rank < 6; ++rank) {
+    c.agent(rank / 2).sealed.push_back({rank, 7, 1, 6, false});
+    c.agent((rank / 2 + 1) % 3).sealed.push_back({rank, 7, 1, 6, true});
+  }
+  for (int n = 3; n < 5; ++n) c.agent(n).fetches = "it is damaged";
+  c.kill(2);
+  ASSERT_TRUE(c.until([&] { return launched.size() == 2; }, 20));
+  EXPECT_EQ(launched[1].state.step, -1);
+  ASSERT_EQ(choices_of(c).size(), 1u);
+  EXPECT_EQ(choices_of(c)[0].at("level"), "shared");
+  EXPECT_THAT(choices_of(c)[0].at("note").get<std::string>(), HasSubstr("it is damaged"));
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
