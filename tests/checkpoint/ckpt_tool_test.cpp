@@ -132,33 +132,33 @@ TEST_F(CkptTool, knowsFilesOfAnotherProgram) {
       nlohmann::json::parse(output_of([&](auto& out) { return tool::ckpt_show(other, true, out); }).second);
   EXPECT_EQ(shown["format"], files_version);
   EXPECT_EQ(shown["files"][0]["digest"], file_digest(own / "model-10"));
-  const auto good = output_of([&](auto& out) { return tool::ckpt_verify(other, out); });
+  const auto good = output_of([&](auto& out) { return tool::ckpt_verify(other, false, out); });
   EXPECT_EQ(good.first, 0);
   EXPECT_THAT(good.second, HasSubstr("step-00000010: good (2.00 KiB, 1 files)"));
   flip_bit(own / "model-10", 9);
-  const auto damaged = output_of([&](auto& out) { return tool::ckpt_verify(other, out); });
+  const auto damaged = output_of([&](auto& out) { return tool::ckpt_verify(other, false, out); });
   EXPECT_EQ(damaged.first, 1);
   EXPECT_THAT(damaged.second, HasSubstr("step-00000010: DAMAGED\n  " + own.string() +
                                         "/model-10 does not match its digest\n"));
   EXPECT_THROW(output_of([&](auto& out) { return tool::ckpt_diff({run, other, false, false}, out); }), Error);
   flip_bit(own / "model-10", 9);
   EXPECT_THAT(output_of([&](auto& out) {
-                return tool::ckpt_prune({other, {}, {}, false, false}, out);
+                return tool::ckpt_prune({other, {}, {}, false, false, false}, out);
               }).second,
               HasSubstr("2 of 2 checkpoints stay (keep 3, of other programs' files all,"));
   EXPECT_THAT(output_of([&](auto& out) { return tool::ckpt_pin(other, 5, false, out); }).second,
               HasSubstr("step 5 is pinned"));
   EXPECT_THAT(output_of([&](auto& out) {
-                return tool::ckpt_prune({other, 1, {}, false, false}, out);
+                return tool::ckpt_prune({other, 1, {}, false, false, false}, out);
               }).second,
               HasSubstr("2 of 2 checkpoints stay"));
   EXPECT_EQ(output_of([&](auto& out) { return tool::ckpt_pin(other, 5, true, out); }).first, 0);
   EXPECT_THAT(output_of([&](auto& out) {
-                return tool::ckpt_prune({other, 1, {}, true, false}, out);
+                return tool::ckpt_prune({other, 1, {}, true, false, false}, out);
               }).second,
               HasSubstr("would remove step 5\n"));
   EXPECT_THAT(output_of([&](auto& out) {
-                return tool::ckpt_prune({other, 1, {}, false, false}, out);
+                return tool::ckpt_prune({other, 1, {}, false, false, false}, out);
               }).second,
               HasSubstr("removed step 5\n"));
   EXPECT_THAT(files::list(own), ElementsAre("model-10"));
