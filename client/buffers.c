@@ -131,11 +131,15 @@ static int begin_to_write(char* why, size_t size) {
   own.held = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (own.held < 0) return refuse(why, size, "its folder cannot be opened", errno);
   clock_gettime(CLOCK_MONOTONIC, &now);
-  for (const time_t limit = now.tv_sec + copy_patience_s; flock(own.held, LOCK_EX | LOCK_NB) != 0;) {
+  const time_t limit = now.tv_sec + copy_patience_s;
+  int polls = 0;
+  for (; flock(own.held, LOCK_EX | LOCK_NB) != 0; ++polls) {
+    if (polls % 100 == 0) own.place.waits(1);
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (now.tv_sec >= limit) break;
     nanosleep(&pause, NULL);
   }
+  if (polls > 0) own.place.waits(0);
   path_of(generation, "seal", "", path);
   if (unlink(path) != 0 && errno != ENOENT) {
     refuse(why, size, "its old seal cannot be removed", errno);

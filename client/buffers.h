@@ -13,6 +13,8 @@ struct hfc_place_of_buffers {
   int attempt, world;
   int64_t sealed_step; /* from which this attempt starts; -1: none */
   int sealed_attempt;
+  /* Called with 1 about every 100 ms while a call waits for a copy, and with 0 when it is over. */
+  void (*waits)(int on);
 };
 void hfc_buffers_open(const struct hfc_place_of_buffers* place);
 

@@ -409,12 +409,26 @@ static int read_place(void) {
   return 1;
 }
 
+/* A rank that waits for a copy is not hung, nor are those that wait for it. */
+static void copy_awaited(int waits) {
+  static int before = -1;
+  const int phase = __atomic_load_n(&slot.phase, __ATOMIC_RELAXED);
+  if (waits && before < 0) {
+    before = phase;
+    __atomic_store_n(&slot.phase, (int)HF_CHECKPOINT, __ATOMIC_RELAXED);
+  } else if (!waits) {
+    if (phase == HF_CHECKPOINT) __atomic_store_n(&slot.phase, before, __ATOMIC_RELAXED);
+    before = -1;
+  }
+  __atomic_fetch_add(&slot.moves, 1, __ATOMIC_RELAXED);
+}
+
 /* After read_place(). */
 static void open_buffers(void) {
   const char *folder = getenv("HOLDFAST_BUFFERS"), *limit = getenv("HOLDFAST_BUFFERS_LIMIT"),
              *sealed = getenv("HOLDFAST_SEALED");
   struct hfc_place_of_buffers at = {
-      folder ? folder : "", limit ? strtoll(limit, NULL, 10) : 0, who.attempt, 0, -1, 0};
+      folder ? folder : "", limit ? strtoll(limit, NULL, 10) : 0, who.attempt, 0, -1, 0, copy_awaited};
   long long step = -1;
   number_from("HOLDFAST_WORLD", &at.world);
   if (sealed && sscanf(sealed, "%lld %d %15s", &step, &at.sealed_attempt, sealed_level) == 3)

@@ -1,15 +1,18 @@
 // The client for any program, in C and in Python: a process that does what it is told, and the production's
 // connection, handshake and messages at the other end.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "src/base/clock.hpp"
@@ -352,6 +355,27 @@ TEST_P(BuffersTest, ATornSealIsNone) {
   files::replace_atomically(generation(sealed) / "seal", text.substr(0, text.size() - 4));
   start_again("12 5 local");
   EXPECT_EQ(program->ask("load model"), "none");
+}
+
+TEST_P(BuffersTest, OneThatIsBeingCopiedIsWaitedForAndThatIsNoHang) {
+  connect();
+  for (const char* step : {"12", "13"}) {
+    EXPECT_EQ(program->ask("buffer model 10 a"), "ok");
+    EXPECT_EQ(program->ask(std::string("seal ") + step), "1");
+  }
+  program->tell("at 13 optimizer");
+  const int older = seal_of(0).find("step 12") != std::string::npos ? 0 : 1;
+  files::Fd copier = files::open(generation(older), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(::flock(copier.get(), LOCK_SH), 0);
+  auto answer = std::async(std::launch::async, [this] { return program->ask("buffer model 10 b"); });
+  EXPECT_TRUE(until([this] { return agent->progress.phase == Phase::checkpoint; }));
+  const auto moves = loop.call([this] { return agent->progress.moves; });
+  EXPECT_TRUE(until([&] { return agent->progress.moves > moves + 1; })) << "it is not still";
+  EXPECT_TRUE(is_sealed(older));
+  copier.reset();
+  EXPECT_EQ(answer.get(), "ok");
+  EXPECT_FALSE(is_sealed(older));
+  EXPECT_TRUE(until([this] { return agent->progress.phase == Phase::optimizer; }));
 }
 
 TEST_P(BuffersTest, WhatDoesNotFitIsRefused) {

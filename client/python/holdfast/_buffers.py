@@ -14,7 +14,7 @@ import threading
 import time
 import zlib
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 _COPY_PATIENCE_S = 60.0
 _SEAL_BYTES = 64 << 10
@@ -67,7 +67,9 @@ def read_seal(folder: str) -> Optional[Seal]:
 class Buffers:
     """Calls from several threads wait for each other."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], waits: Callable[[bool], None] = lambda on: None) -> None:
+        """`waits`: called with True about every 100 ms while a call waits for a copy, and with False when it is over."""
+        self._waits = waits
         self._folder = environment.get("HOLDFAST_BUFFERS", "")
         self._limit, self._attempt, self._world = (int(environment.get("HOLDFAST_" + name) or 0)
                                                    for name in ("BUFFERS_LIMIT", "ATTEMPT", "WORLD"))
@@ -127,14 +129,20 @@ class Buffers:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         limit = time.monotonic() + _COPY_PATIENCE_S
+        polls = 0
         while True:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
+                if polls % 100 == 0:
+                    self._waits(True)
+                polls += 1
                 if time.monotonic() >= limit:
                     break
                 time.sleep(0.001)
+        if polls:
+            self._waits(False)
         try:
             os.unlink(os.path.join(folder, "seal"))
         except FileNotFoundError:

@@ -65,7 +65,8 @@ class Client:
         if place is None:
             return
         self._place = place
-        self._buffers = _buffers.Buffers(environment or {})
+        self._buffers = _buffers.Buffers(environment or {}, self._copy_awaited)
+        self._phase_before: Optional[str] = None
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         # Under the lock:
@@ -242,6 +243,16 @@ class Client:
             return self._outcomes.get(step)
 
     # --- inside ---
+
+    def _copy_awaited(self, waits: bool) -> None:
+        """A rank that waits for a copy is not hung, nor are those that wait for it."""
+        step, phase, moves = self._at
+        if waits and self._phase_before is None:
+            self._phase_before, phase = phase, "checkpoint"
+        elif not waits:
+            phase = self._phase_before if phase == "checkpoint" and self._phase_before else phase
+            self._phase_before = None
+        self._at = (step, phase, moves + 1)
 
     def _message(self, name: str, **fields: Any) -> Dict[str, Any]:
         return {"m": name, "rank": self._place.rank, "attempt": self._place.attempt, **fields}
