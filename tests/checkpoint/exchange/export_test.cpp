@@ -12,6 +12,7 @@
 
 #include "checkpoint/exchange/checkpoint_tensors.hpp"
 #include "checkpoint/exchange/import.hpp"
+#include "checkpoint/exchange/safetensors_source.hpp"
 #include "checkpoint/index/safetensors_model.hpp"
 #include "checkpoint/shards/h5.hpp"
 #include "checkpoint/verify/diff.hpp"
