@@ -147,7 +147,8 @@ class ClientTest : public testing::TestWithParam<std::string> {
     loop.call([this] { agent.reset(); });
   }
   void start(bool supervised = true) {
-    files::replace_atomically(place.key_file, to_hex(rank_key(secret, {place.rank, place.attempt})) + "\n");
+    files::replace_atomically(place.key_file, to_hex(rank_key(secret, {place.rank, place.attempt})) + "\n",
+                              files::for_owner);
     auto environment = env::without({"HOLDFAST_", "PYTHONPATH"});
     if (supervised)
       for (auto& variable : to_variables(place)) environment.push_back(variable);
@@ -579,7 +580,7 @@ TEST_P(ClientTest, WithoutAnAgentNothingHappens) {
 
 TEST_P(ClientTest, AnotherRanksKeyIsNotTaken) {
   start();
-  files::replace_atomically(place.key_file, to_hex(rank_key(secret, {2, 5})) + "\n");
+  files::replace_atomically(place.key_file, to_hex(rank_key(secret, {2, 5})) + "\n", files::for_owner);
   EXPECT_EQ(program->ask("open"), "1") << "it goes on without the agent";
   program->tell("at 1 forward");
   EXPECT_EQ(program->exit_with(0), 0);

@@ -60,7 +60,7 @@ class RankLinkTest : public testing::Test {
     place.run_dir = folder.path;
     place.agent_socket = folder.path / "agent.sock";
     place.key_file = folder.path / "key";
-    files::create_exclusively(place.key_file, to_hex(rank_key(key, {3, 5})) + "\n");
+    files::create_exclusively(place.key_file, to_hex(rank_key(key, {3, 5})) + "\n", files::for_owner);
     start_agent();
   }
   ~RankLinkTest() override {

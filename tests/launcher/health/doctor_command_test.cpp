@@ -54,7 +54,7 @@ TEST(DoctorCommand, that_cannot_look_is_unknown) {
   EXPECT_THAT(done.err, HasSubstr("/no/such.toml"));
   EXPECT_EQ(holdfast({"doctor", "--gate", "--cluster", "/no/such.toml"}).status, 2);
   EXPECT_EQ(holdfast({"doctor", "--nodes"}).status, 3) << "outside of a job";
-  EXPECT_THAT(holdfast({"doctor", "--network"}).err, HasSubstr("this is not a SLURM job"));
+  EXPECT_THAT(holdfast({"doctor", "--network"}).err, HasSubstr("this is no SLURM job"));
   EXPECT_EQ(holdfast({"doctor", "--fast", "--full"}).status, 2) << "a wrong command line";
 }
 
