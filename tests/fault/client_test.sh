@@ -159,7 +159,7 @@ case_buffers() {
   mini kill-node "$node"
   check "$run: a state is chosen for the next attempt" soon 60 has_chosen 2
   check "$run: for the lost node's ranks its partner's copy" equal "$(chosen 2 | jq -r '"\(.level) \(.moved)"')" "partner 2"
-  check "$run: it goes on" soon 60 reaches $(($(chosen 2 | jq .step) + 3))
+  check "$run: it goes on" soon 60 reaches $(($(chosen 2 | jq '.step? // 0') + 3))
   mini revive-node "$node"
   # A seal is torn, and its rank ends: its state is not taken from there.
   mini exec holdfast ctl "/shared/home/$run" pause
