@@ -78,7 +78,8 @@ static inline int hf_orders(struct hf_order* order) { return hf_orders_sized(ord
  * it. */
 HF_API void hf_restored(int64_t step, const char* level);
 
-/* The newest step that all ranks had voted for when this attempt was started; -1: there is none. */
+/* The newest step that all ranks had voted for when this attempt was started, and whose files, where they
+ * were named, are not proven damaged; -1: there is none. */
 HF_API int64_t hf_newest(void);
 
 /* What this rank has written of the checkpoint of `step` is complete and synced: `files` of `bytes` together,
@@ -99,7 +100,8 @@ HF_API enum hf_outcome hf_outcome(int64_t step);
  * thread of its own reads the named files and computes their digests, and the vote is cast when it is
  * through. hf_close() waits for that thread as long as it reads on. All ranks that have files must name them;
  * then the checkpoint has a manifest, which holdfast ckpt shows and verifies, and an attempt does not begin
- * from one whose files are damaged. They lie on storage that all nodes see. */
+ * from one whose files are damaged. They lie on storage that all nodes see, and are not written again: a file
+ * that the next checkpoint overwrites is not to be named. */
 HF_API void hf_vote_file(int64_t step, const char* name);
 
 /* --- since ABI 2: buffers in the memory of the node, for a state that is not to be read from storage after a

@@ -68,8 +68,12 @@ Candidate in_full(const fs::path& step_dir, std::int64_t step) {
   return candidate;
 }
 
-/// The files of other programs that those which stay list. Nothing: one of them cannot be read.
 using Paths = std::set<fs::path>;
+void add_files(const FilesManifest& manifest, Paths& paths) {
+  for (const ListedFile& file : manifest.files) paths.insert(path_of(manifest, file));
+}
+
+/// The files of other programs that those which stay list. Nothing: one of them cannot be read.
 std::optional<Paths> needed_files(const fs::path& checkpoints, std::span<const Candidate> there,
                                   std::span<const std::int64_t> go) try {
   Paths paths;
@@ -77,20 +81,36 @@ std::optional<Paths> needed_files(const fs::path& checkpoints, std::span<const C
     const bool may_list = candidate.files || candidate.condition == Condition::Kind::unknown;
     if (!may_list || std::ranges::find(go, candidate.step) != go.end()) continue;
     if (const auto manifest = manifest_of_files(committed_path(checkpoints, candidate.step)))
-      for (const ListedFile& file : manifest->files) paths.insert(path_of(*manifest, file));
+      add_files(*manifest, paths);
   }
   return paths;
 } catch (const Unreadable&) {
   return {};
 }
 
-/// And the folders that are empty then, up to the one that holds all of them.
-void remove_files(const FilesManifest& manifest, const Paths& needed) {
+bool is_later(const timespec& a, const timespec& b) {
+  return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+/// A checkpoint of another program that is out of the way.
+struct GoneFiles {
+  FilesManifest manifest;
+  fs::path folder;  ///< of the manifest
+};
+
+/// What was not written again since, and the folders that are empty then, up to the one that holds all of
+/// them.
+void remove_files(const GoneFiles& gone, const Paths& needed) {
+  const FilesManifest& manifest = gone.manifest;
+  struct stat committed {};
+  struct stat now {};
+  if (::stat((gone.folder / manifest_file_name).c_str(), &committed) != 0) return;
   std::set<fs::path, std::greater<>> folders;  // what lies in a folder comes before it
   std::string why;
   for (const ListedFile& file : manifest.files) {
     const fs::path path = path_of(manifest, file);
     if (needed.contains(path)) continue;
+    if (::stat(path.c_str(), &now) == 0 && is_later(now.st_mtim, committed.st_mtim)) continue;
     if (::unlink(path.c_str()) != 0 && errno != ENOENT && why.empty())
       why = path.string() + ": " + std::strerror(errno);
     for (fs::path folder = path.parent_path(); folder != fs::path(manifest.folder).parent_path();
@@ -177,7 +197,7 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
       candidates(checkpoints, std::max(retention.keep, retention.keep_files));
   std::vector<std::int64_t> removed;
   std::vector<fs::path> trash;
-  std::vector<FilesManifest> of_programs;
+  std::vector<GoneFiles> of_programs;
   // Ranks that start again from earlier state put later checkpoints away: then nothing rests on those.
   const auto newest_are_there = [&](bool files) {
     int kept = 0;
@@ -206,19 +226,20 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
     if (may_be_there(pin_path(checkpoints, step)) || leased_steps(checkpoints).contains(step) ||
         !newest_are_there(files.has_value())) {
       ::rmdir(aside.c_str());
+      if (files) add_files(*files, *needed);
       continue;
     }
     if (::rename(path.c_str(), aside.c_str()) != 0)
       throw system_error("cannot move " + path.string() + " away", errno);
     trash.push_back(aside);
     removed.push_back(step);
-    if (files) of_programs.push_back(*files);
+    if (files) of_programs.push_back({*files, aside});
   }
   for (const std::string& name : outlived(checkpoints, there))
     trash.push_back(move_to_trash(checkpoints, checkpoints / name, parse_name(name).step));
   if (trash.empty()) return removed;
   files::sync_folder(checkpoints);
-  for (const FilesManifest& manifest : of_programs) remove_files(manifest, *needed);
+  for (const GoneFiles& gone : of_programs) remove_files(gone, *needed);
   std::error_code ignored;  // what stays behind is trash by name, and the next sweep takes it
   for (const fs::path& path : trash) fs::remove_all(path, ignored);
   return removed;

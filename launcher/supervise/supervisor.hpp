@@ -76,6 +76,9 @@ class Supervisor {
                           double stalled_s = 0);
   /// An attempt was to begin from it.
   void checkpoint_damaged(std::int64_t step, const std::string& why);
+  /// All that are on record are damaged: the run ends for good. Nothing of it is recorded, so that the next
+  /// job does not begin anew either.
+  void no_checkpoint_left(const std::string& why);
   void checkpoints_removed(const std::vector<std::int64_t>& steps);
   void drain(const control::Drain& asked);
   void node_signs(int node, const control::NodeSigns& what);

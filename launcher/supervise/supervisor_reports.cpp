@@ -182,6 +182,12 @@ void Supervisor::checkpoint_damaged(std::int64_t step, const std::string& why) {
   record(events::CheckpointDamaged{attempt(), step, why});
 }
 
+void Supervisor::no_checkpoint_left(const std::string& why) {
+  if (stage_ != Stage::over)
+    finish({static_cast<int>(Exit::no_requeue), "failed",
+            "no checkpoint is left to begin from: " + why + ". To begin anew, choose another run.dir"});
+}
+
 void Supervisor::checkpoints_removed(const std::vector<std::int64_t>& steps) {
   record(events::CheckpointsRemoved{attempt(), steps});
 }

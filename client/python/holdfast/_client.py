@@ -102,7 +102,8 @@ class Client:
 
     @property
     def newest(self) -> int:
-        """The newest step that all ranks had voted for when this attempt was started; -1: there is none."""
+        """The newest step that all ranks had voted for when this attempt was started, and whose files, where they were
+        named, are not proven damaged; -1: there is none."""
         return self._place.newest if self._on else -1
 
     def at(self, step: int, phase: Phase = "forward") -> None:
@@ -135,10 +136,13 @@ class Client:
         """What this rank has written of the checkpoint of `step` is complete and synced: `files` of `bytes` together,
         below `path`. Every rank votes, also one that has written nothing. The checkpoint is durable once all have.
 
-        `files` may be their names, relative to `path`, on storage that all nodes see; `bytes` is not needed then. A
+        `files` may be their names, relative to `path`, on storage that all nodes see, of files that no later checkpoint
+        overwrites; `bytes` is not needed then. A
         thread reads them and computes their digests, and the vote is cast when it is through; close() waits for that.
         If all ranks that have files name them, the checkpoint has a manifest, which `holdfast ckpt` shows and verifies,
         and an attempt does not begin from one whose files are damaged."""
+        if not self._on:
+            return
         folder = os.fspath(path)[:_TEXT]
         if isinstance(files, (list, tuple)):
             self._vote_on_named(int(step), os.path.join(os.getcwd(), folder), [os.fspath(name) for name in files])

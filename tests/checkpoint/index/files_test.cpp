@@ -1,5 +1,6 @@
 // Checkpoints of another program's files: votes in, a manifest out; damage, retention, and what a start may
 // use.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -308,6 +309,14 @@ TEST_F(ProgramFiles, filesThatAreStillNeededStay) {
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
   EXPECT_THAT(files::list(own), ElementsAre("latest", "only-20"));
   EXPECT_THAT(problems(20), IsEmpty());
+}
+
+TEST_F(ProgramFiles, filesThatWereWrittenAgainStay) {
+  for (const std::int64_t step : {10, 20}) save(step);
+  const timespec now_and_then[2] = {{0, UTIME_NOW}, {4'000'000'000, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, file(10, 1).c_str(), now_and_then, 0), 0);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(files::list(own / "step-10"), ElementsAre("rank-1")) << "it is somebody's next checkpoint";
 }
 
 TEST_F(ProgramFiles, nothingGoesWhileWhatStaysCannotBeRead) {

@@ -161,6 +161,18 @@ TEST(Supervisor, ADamagedCheckpointIsOutOfTheRecord) {
   EXPECT_FALSE(c.leader->state().durable.contains(40));
 }
 
+TEST(Supervisor, WithoutASoundCheckpointTheRunEndsForGood) {
+  FakeCluster c({.checkpoint_every = 10});
+  ASSERT_TRUE(c.until([&] { return c.leader->state().durable_step == 20; }, 20));
+  c.end_rank(2, 1);
+  c.tell(0, [](Supervisor& s) { s.no_checkpoint_left("model.pt does not match its digest"); });
+  c.run(2);
+  EXPECT_EQ(c.exit_code, 93);
+  EXPECT_EQ(c.result()["status"], "failed");
+  EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("model.pt does not match its digest"));
+  EXPECT_EQ(c.leader->state().durable_step, 20) << "the next job must not begin at step 0";
+}
+
 TEST(Supervisor, SameStepAgainAndAgain) {
   FakeCluster c({.checkpoint_every = 4});
   for (int attempt = 1; attempt <= 3; ++attempt) {
