@@ -1,6 +1,6 @@
 #pragma once
-// What `holdfast watch` knows of a run at this moment. The run directory, SLURM and the run's agents are asked
-// by threads of their own: the view goes on whoever of them does not answer.
+// What `holdfast watch` knows of a run at this moment. The run directory, SLURM and the run's agents are
+// asked by threads of their own: the view goes on whoever of them does not answer.
 #include <memory>
 #include <optional>
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 
-
 namespace holdfast::launcher::watch {
 namespace {
 
@@ -68,8 +67,8 @@ void Replay::take(char key) {
 }
 
 std::string Replay::footer() const {
-  return fmt::format("replay x{:.0f}{}: space {}  <- -> jump  + - speed  r end", speed_, held_ ? ", held" : "",
-                     held_ ? "go on" : "hold");
+  return fmt::format("replay x{:.0f}{}: space {}  <- -> jump  + - speed  r end", speed_,
+                     held_ ? ", held" : "", held_ ? "go on" : "hold");
 }
 
 View Replay::view() const {

@@ -24,10 +24,11 @@ Replay a_replay() {
   at(100, events::RunFinished{5, "out_of_spares", "", {}});
   std::vector<nlohmann::json> steps;
   for (int step = 1; step <= 100; ++step)
-    steps.push_back({{"step", step},
-                     {"loss", 3.0},
-                     {"time", "2023-11-14T22:" + std::to_string(13 + (20 + step) / 60) + ":" +
-                                  ((20 + step) % 60 < 10 ? "0" : "") + std::to_string((20 + step) % 60) + "Z"}});
+    steps.push_back(
+        {{"step", step},
+         {"loss", 3.0},
+         {"time", "2023-11-14T22:" + std::to_string(13 + (20 + step) / 60) + ":" +
+                      ((20 + step) % 60 < 10 ? "0" : "") + std::to_string((20 + step) % 60) + "Z"}});
   steps.push_back({{"step", 101}, {"loss", 1.0}});  // nobody knows when
   return {end, std::move(steps)};
 }
