@@ -110,7 +110,8 @@ std::string parts_of_step(const View& v) {
   std::vector<std::string> parts;
   if (const auto wait = of_newest_step(v, "data_wait_s"))
     parts.push_back(fmt::format("data wait {:.3g} s", *wait));
-  if (const auto stall = of_newest_step(v, "save_stall_s"))
+  constexpr double least_stall_s = 1e-3;  // of each step
+  if (const auto stall = of_newest_step(v, "save_stall_s"); stall && *stall >= least_stall_s)
     parts.push_back(fmt::format("save stall {:.3g} s", *stall));
   std::string longest;
   for (const char* phase : shown)
@@ -185,6 +186,7 @@ std::vector<Line> nodes(const View& v) {
 
 /// Nodes by what their ranks do, the least far first; at most `most` lines.
 std::vector<Line> ranks(const View& v, int most) {
+  if (v.status.state.outcome) return {};
   std::map<std::pair<std::int64_t, std::string>, std::vector<std::string>> alike;
   for (const auto& node : v.live) {
     std::string phases;
@@ -194,7 +196,8 @@ std::vector<Line> ranks(const View& v, int most) {
   std::vector<Line> out;
   for (const auto& [what, names] : alike) {
     if (static_cast<int>(out.size()) == most) {
-      out.back().text += fmt::format("   and {} other groups of nodes", std::ssize(alike) - most);
+      const auto others = std::ssize(alike) - most;
+      out.back().text += fmt::format("   and {} other group{} of nodes", others, others == 1 ? "" : "s");
       break;
     }
     const auto& [step, phases] = what;
