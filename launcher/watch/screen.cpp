@@ -100,7 +100,9 @@ std::string speed(const View& v) {
   if (step.last())
     parts.push_back(fmt::format("{:.3g} s a step (mean {:.3g})", step.last()->value, step.mean()));
   if (const auto mfu = of_newest_step(v, "mfu")) parts.push_back(fmt::format("MFU {:.1f} %", 100 * *mfu));
-  if (const auto peak = of_newest_step(v, "peak_memory")) parts.push_back("peak memory " + size_text(*peak));
+  for (const auto& [field, words] :
+       {std::pair("device_peak_bytes", "peak of GPU memory "), {"host_peak_bytes", "peak of host memory "}})
+    if (const auto peak = of_newest_step(v, field)) parts.push_back(words + size_text(*peak));
   return labelled("speed", parts.empty() ? "not known yet" : joined(parts));
 }
 

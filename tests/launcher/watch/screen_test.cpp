@@ -74,7 +74,7 @@ void end(View& view, int exit_code) {
 
 /// What metrics, the leader and the file system may tell beside the record.
 void tell_more(View& view) {
-  view.status.last_step->update({{"mfu", 0.412}, {"peak_memory", 61.5e9}, {"data_wait_s", 0.012}});
+  view.status.last_step->update({{"mfu", 0.412}, {"device_peak_bytes", 61.5e9}, {"data_wait_s", 0.012}});
   view.status.state.pace = {{"forward", {0.15, 0.2}}, {"backward", {0.3, 0.4}}, {"step", {0.5, 0.9}}};
   view.live = {{"dgx001", 81, {{"forward", 7}, {"data", 1}}}, {"dgx002", 80, {{"backward", 8}}}};
   view.disk = {.free_bytes = 40e9, .checkpoint_bytes = 1.5e9, .kept = 1, .keep = 3, .archive_h = 24};
