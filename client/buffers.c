@@ -266,6 +266,33 @@ static int seal_at(int64_t step, char* why, size_t size) {
   return 1;
 }
 
+/* The mover has written what it has dealt with last. */
+static int is_dealt_with(int64_t step) {
+  char path[PATH_MAX];
+  long long copied = -1;
+  int attempt = 0;
+  snprintf(path, sizeof path, "%s/copied", own.folder);
+  FILE* file = fopen(path, "re");
+  const int read = file ? fscanf(file, "%d %lld", &attempt, &copied) : 0;
+  if (file) fclose(file);
+  return read == 2 && attempt == own.place.attempt && copied >= step;
+}
+
+void hfc_wait_for_copy(int64_t step) {
+  const struct timespec pause = {0, 1000000};
+  struct timespec now;
+  if (!own.place.copied) return;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const time_t limit = now.tv_sec + copy_patience_s;
+  int polls = 0;
+  for (; now.tv_sec < limit && !is_dealt_with(step); ++polls) {
+    if (polls % 100 == 0) own.place.waits(1);
+    nanosleep(&pause, NULL);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+  }
+  if (polls > 0) own.place.waits(0);
+}
+
 /* "buffer NAME BYTES CRC" of the seal. */
 static int find_line(const char* lines, const char* name, size_t* bytes, unsigned* crc) {
   char found[name_bytes + 1];

@@ -426,9 +426,10 @@ static void copy_awaited(int waits) {
 /* After read_place(). */
 static void open_buffers(void) {
   const char *folder = getenv("HOLDFAST_BUFFERS"), *limit = getenv("HOLDFAST_BUFFERS_LIMIT"),
-             *sealed = getenv("HOLDFAST_SEALED");
+             *copied = getenv("HOLDFAST_BUFFERS_COPIED"), *sealed = getenv("HOLDFAST_SEALED");
   struct hfc_place_of_buffers at = {
-      folder ? folder : "", limit ? strtoll(limit, NULL, 10) : 0, who.attempt, 0, -1, 0, copy_awaited};
+      folder ? folder : "", limit ? strtoll(limit, NULL, 10) : 0, who.attempt, 0, -1, 0,
+      copy_awaited,         copied && strcmp(copied, "1") == 0};
   long long step = -1;
   number_from("HOLDFAST_WORLD", &at.world);
   if (sealed && sscanf(sealed, "%lld %d %15s", &step, &at.sealed_attempt, sealed_level) == 3)
@@ -771,6 +772,7 @@ int hf_seal(int64_t step) {
   pthread_mutex_unlock(&lock);
   free_notice(before);
   wake_up();
+  hfc_wait_for_copy(step);
   return 1;
 }
 

@@ -107,8 +107,8 @@ HF_API void hf_vote_file(int64_t step, const char* name);
 /* --- since ABI 2: buffers in the memory of the node, for a state that is not to be read from storage after a
  * failure ---
  *
- * They outlive the process, and are copied to another node in the background. There are two generations: one
- * is written while the other one is whole. Ranks that wait for each other between the seal of a step and the
+ * They outlive the process, and are copied to another node. There are two generations: one is written while
+ * the other one is whole. Ranks that wait for each other between the seal of a step and the
  * seal of the next one always have a state in common. Where a call cannot be carried out it says why on
  * stderr. */
 
@@ -118,7 +118,8 @@ HF_API void hf_vote_file(int64_t step, const char* name);
 HF_API void* hf_buffer(const char* name, size_t bytes);
 
 /* All buffers hold the state of `step`, optimizer steps done; no byte changes afterwards. Reads all of it,
- * for its checksums. 0: the state before remains the newest. */
+ * for its checksums, and waits until it is copied to another node, or cannot be: 60 s at most. 0: the state
+ * before remains the newest. */
 HF_API int hf_seal(int64_t step);
 
 /* The step of the sealed state from which all ranks of this attempt start; -1: there is none, or hf_newest()

@@ -60,6 +60,7 @@ std::vector<std::string> to_variables(const RankEnv& p) {
           "HOLDFAST_DURABLE_STEPS=" + text_of_steps(p.durable_steps),
           "HOLDFAST_BUFFERS=" + p.buffers.string(),
           "HOLDFAST_BUFFERS_LIMIT=" + std::to_string(p.buffers_limit),
+          std::string("HOLDFAST_BUFFERS_COPIED=") + (p.buffers_copied ? "1" : "0"),
           "HOLDFAST_SEALED=" + p.sealed};
 }
 

@@ -39,6 +39,7 @@ struct RankEnv {
   /// folder; empty: there are none. HOLDFAST_BUFFERS_LIMIT: bytes of a generation.
   std::filesystem::path buffers = {};
   std::int64_t buffers_limit = 0;
+  bool buffers_copied = false;  ///< HOLDFAST_BUFFERS_COPIED: "1": each seal is copied to another node
   /// HOLDFAST_SEALED, "STEP ATTEMPT LEVEL": the state in them from which the attempt starts; empty: none.
   std::string sealed = {};
 };

@@ -379,6 +379,21 @@ TEST_P(BuffersTest, OneThatIsBeingCopiedIsWaitedForAndThatIsNoHang) {
   EXPECT_TRUE(until([this] { return agent->progress.phase == Phase::optimizer; }));
 }
 
+TEST_P(BuffersTest, ASealIsOverWhenItIsCopied) {
+  place.buffers_copied = true;
+  connect();
+  program->tell("at 12 optimizer");
+  EXPECT_EQ(program->ask("buffer model 10 a"), "ok");
+  auto answer = std::async(std::launch::async, [this] { return program->ask("seal 12"); });
+  EXPECT_TRUE(until([this] { return agent->progress.phase == Phase::checkpoint; })) << "and that is no hang";
+  EXPECT_TRUE(until([this] { return !agent->all<RankSealed>().empty(); }));
+  files::replace_atomically(place.buffers / "copied", "5 11\n");
+  EXPECT_EQ(answer.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout) << "another step";
+  files::replace_atomically(place.buffers / "copied", "5 12\n");
+  EXPECT_EQ(answer.get(), "1");
+  EXPECT_TRUE(until([this] { return agent->progress.phase == Phase::optimizer; }));
+}
+
 TEST_P(BuffersTest, WhatDoesNotFitIsRefused) {
   connect();
   EXPECT_EQ(program->ask("buffer model 1048577 a"), "none");

@@ -8,8 +8,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-# buffers, by name only: where copies are more than a step behind, ranks go on, and no state of all of them is left.
-all_cases=(c python stop files)
+all_cases=(c python stop files buffers)
 builds=$(dirname "$(dirname "$(realpath "$1")")")
 
 # start_ranks NAME LANGUAGE ARGUMENT...: 4 ranks, a step in 20 ms, a checkpoint every 50 steps, until `enough`.

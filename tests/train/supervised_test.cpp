@@ -125,8 +125,10 @@ class Supervised : public TrainingFixture {
       place.run_dir = run_.path;
       place.agent_socket = agent.socket();
       place.key_file = run_.path / ("key-" + std::to_string(rank));
-      files::replace_atomically(place.key_file, control::to_hex(control::rank_key(
-                                                    control::read_secret(run_.secret()), {rank, attempt})));
+      files::replace_atomically(
+          place.key_file,
+          control::to_hex(control::rank_key(control::read_secret(run_.secret()), {rank, attempt})),
+          files::for_owner);
       if (rank > 0) c.argv.push_back(":");
       c.argv.insert(c.argv.end(), {"-n", "1"});
       for (const std::string& variable : to_variables(place)) c.argv.insert(c.argv.end(), {"-x", variable});

@@ -73,6 +73,7 @@ class Buffers:
         self._folder = environment.get("HOLDFAST_BUFFERS", "")
         self._limit, self._attempt, self._world = (int(environment.get("HOLDFAST_" + name) or 0)
                                                    for name in ("BUFFERS_LIMIT", "ATTEMPT", "WORLD"))
+        self._copied = environment.get("HOLDFAST_BUFFERS_COPIED") == "1"
         said = environment.get("HOLDFAST_SEALED", "").split()
         self.sealed = Sealed(int(said[0]), int(said[1]), said[2]) if len(said) == 3 else None
         self._lock = threading.Lock()
@@ -189,6 +190,27 @@ class Buffers:
             os.close(self._held)
             self._held = -1
             self._newest = generation
+
+    def wait_for_copy(self, step: int) -> None:
+        """Until the seal of `step` is copied, or cannot be; at most a minute."""
+        limit = time.monotonic() + _COPY_PATIENCE_S
+        polls = 0
+        while self._copied and time.monotonic() < limit and not self._is_dealt_with(step):
+            if polls % 100 == 0:
+                self._waits(True)
+            polls += 1
+            time.sleep(0.001)
+        if polls:
+            self._waits(False)
+
+    def _is_dealt_with(self, step: int) -> bool:
+        """The mover has written what it has dealt with last."""
+        try:
+            with builtins.open(os.path.join(self._folder, "copied"), encoding="ascii") as file:
+                attempt, copied = file.read().split()
+            return int(attempt) == self._attempt and int(copied) >= step
+        except (OSError, ValueError):
+            return False
 
     def load(self, name: str) -> memoryview:
         with self._lock:

@@ -168,13 +168,13 @@ class Client:
 
     def buffer(self, name: str, bytes: int) -> Optional[memoryview]:
         """Memory for so many bytes of the next generation: ask anew after each seal, for every buffer. What is in it is not
-        defined. It outlives the process, and is copied to another node in the background; two generations are kept. Waits up
+        defined. It outlives the process, and is copied to another node; two generations are kept. Waits up
         to 60 s while this one is being copied. None: there is no agent. Throws BuffersError."""
         return self._buffers.buffer(name, int(bytes)) if self._on else None
 
     def seal(self, step: int) -> bool:
         """All buffers hold the state of `step`, optimizer steps done; no byte changes afterwards. Reads all of it, for its
-        checksums. False: there is no agent. Throws BuffersError: the state before remains the newest."""
+        checksums, and waits until it is copied to another node, up to 60 s. False: there is no agent. Throws BuffersError: the state before remains the newest."""
         if not self._on:
             return False
         self._buffers.seal(int(step))
@@ -182,6 +182,7 @@ class Client:
         with self._lock:
             self._sealed = said
         self._wake()
+        self._buffers.wait_for_copy(int(step))
         return True
 
     def load(self, name: str) -> memoryview:

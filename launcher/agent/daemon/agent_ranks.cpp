@@ -292,7 +292,8 @@ void Agent::give_buffers(RankEnv& rank, const StartRanks& order) const {
   const Mover* mover = system_.mover();
   if (!mover) return;
   rank.buffers = mover->folder_of(rank.rank);
-  rank.buffers_limit = mover->share_of_rank(order.ranks_per_node, copies_buffers(order));
+  rank.buffers_copied = copies_buffers(order);
+  rank.buffers_limit = mover->share_of_rank(order.ranks_per_node, rank.buffers_copied);
   if (order.sealed_step >= 0)
     rank.sealed = fmt::format("{} {} {}", order.sealed_step, order.sealed_attempt, order.sealed_level);
 }

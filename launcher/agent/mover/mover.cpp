@@ -139,6 +139,16 @@ void make_private(const fs::path& folder) {
                 "it exists and is not this user's private folder", "Remove it?");
 }
 
+/// The rank waits at its seal until this is written: then its state is at the partner, or it is not to be had
+/// there.
+void deal_with(const fs::path& of_rank, const Seal& seal) {
+  try {
+    files::replace_atomically(of_rank / "copied", fmt::format("{} {}\n", seal.attempt, seal.step));
+  } catch (const Error& error) {
+    log::warn("a rank waits in vain for a copy of its buffers: {}", error.what());
+  }
+}
+
 std::string text_or_nothing(const fs::path& path) {
   return files::is_there(path) ? files::read_text(path) : std::string();
 }
@@ -167,12 +177,18 @@ struct Mover::State {
 
   class Interruptible;
   class Taking;
+  /// What a rank would come back from.
+  struct Newest {
+    fs::path generation;
+    Seal seal;
+  };
   void serve(files::Fd connected);
   void take_copy(BulkStream& stream, int socket, const json& asked);
   void give_state(BulkStream& stream, const json& asked) const;
   void accept(const std::shared_ptr<State>& self);
   void copy(int rank);
-  void copy_to_partner(int rank, const Attempt& now);
+  std::optional<Newest> newest_of(int rank, const Attempt& now) const;
+  void copy_to_partner(int rank, const Attempt& now, const Newest& newest);
   bool has_copy(int rank, const Seal& seal);
   void make_room();
   void fetch(const Source& source, std::int64_t step, int attempt);
@@ -307,14 +323,17 @@ void Mover::State::make_room() {
 
 void Mover::State::copy(int rank) {
   Attempt now;
+  bool rests = false;
   {
     const std::scoped_lock held(mutex);
     queued.erase(rank);
-    if (rests_until && Clock::now() < *rests_until) return;
+    rests = rests_until && Clock::now() < *rests_until;
     now = attempt;
   }
+  const auto newest = newest_of(rank, now);
+  if (!newest) return;
   try {
-    if (now.partner.port > 0) copy_to_partner(rank, now);
+    if (now.partner.port > 0 && !rests) copy_to_partner(rank, now, *newest);
   } catch (const std::exception& error) {
     const std::scoped_lock held(mutex);
     if (attempt.number != now.number) return;  // that partner is none any more
@@ -322,22 +341,27 @@ void Mover::State::copy(int rank) {
       log::warn("the buffers of rank {} are not copied to the partner node: {}", rank, error.what());
     rests_until = Clock::now() + rest_after_failure;
   }
+  deal_with(folder / folder_name(rank, false), newest->seal);
 }
 
-void Mover::State::copy_to_partner(int rank, const Attempt& now) {
-  low_priority();
+std::optional<Mover::State::Newest> Mover::State::newest_of(int rank, const Attempt& now) const {
   const fs::path of_rank = folder / folder_name(rank, false);
   const auto generations = read_generations(of_rank);
   const int newest = 1 - generation_to_replace(generations, now.number, now.base_step, now.base_attempt);
   const auto& there = generations[newest];
-  const bool of_use = there && (there->attempt == now.number || there->is(now.base_step, now.base_attempt));
-  if (!of_use || has_copy(rank, *there)) return;
-  const fs::path generation = of_rank / std::to_string(newest);
+  if (!there || (there->attempt != now.number && !there->is(now.base_step, now.base_attempt)))
+    return std::nullopt;
+  return Newest{of_rank / std::to_string(newest), *there};
+}
+
+void Mover::State::copy_to_partner(int rank, const Attempt& now, const Newest& newest) {
+  if (has_copy(rank, newest.seal)) return;
+  low_priority();
   files::Fd socket = control::connect_to(now.partner.hosts, now.partner.port);
   const Interruptible interruptible(*this, socket.get());
   BulkStream stream(std::move(socket), control::Session::End::client, secret);
-  const auto held = lock(generation, LOCK_SH);  // its rank waits before it writes over it
-  const auto seal = read_seal(generation);
+  const auto held = lock(newest.generation, LOCK_SH);  // its rank waits before it writes over it
+  const auto seal = read_seal(newest.generation);
   if (!seal) return;  // a newer one follows
   stream.send(text_of({{"m", "put"},
                        {"rank", rank},
@@ -345,7 +369,7 @@ void Mover::State::copy_to_partner(int rank, const Attempt& now) {
                        {"base_step", now.base_step},
                        {"base_attempt", now.base_attempt}}));
   if (!read_consent(stream).value("here", false)) {
-    send_buffers(stream, generation, *seal);
+    send_buffers(stream, newest.generation, *seal);
     read_consent(stream);
   }
   const std::scoped_lock locked(mutex);

@@ -55,6 +55,10 @@ class MoverTest : public testing::Test {
     return seal;
   }
   bool soon(const std::function<bool()>& there) { return thread.until(there); }
+  static bool is_dealt_with(const MoverNode& node, int rank, const std::string& what) {
+    const fs::path file = node.folder / "buffers" / folder_name(rank, false) / "copied";
+    return fs::exists(file) && files::read_text(file) == what;
+  }
   Mover::Fetched fetch(MoverNode& node, const MoverNode& from, int rank, std::int64_t step, int attempt) {
     std::optional<Mover::Fetched> answer;
     node.mover->fetch({{rank, from.place()}}, step, attempt,
@@ -70,12 +74,23 @@ class MoverTest : public testing::Test {
   const std::string three_mib = std::string(3 << 20, 'x') + "end";
 };
 
+TEST_F(MoverTest, ARankDoesNotWaitForAPartnerThatIsNotThere) {
+  sealed_by_rank(a, 3, 0, 12, 2, "x");
+  a.mover->begin({2, {{"127.0.0.1"}, 1}, {3}, -1, 0});
+  a.mover->copy(3);
+  EXPECT_TRUE(soon([&] { return is_dealt_with(a, 3, "2 12\n"); }));
+  sealed_by_rank(a, 3, 1, 13, 2, "y");
+  a.mover->copy(3);
+  EXPECT_TRUE(soon([&] { return is_dealt_with(a, 3, "2 13\n"); })) << "none is tried for a while";
+}
+
 TEST_F(MoverTest, CopiesWhatIsSealedAndFetchesItBack) {
   sealed_by_rank(a, 3, 0, 12, 2, three_mib);
   a.mover->begin({2, b.place(), {3}, -1, 0});
   a.mover->copy(3);
   ASSERT_TRUE(soon([&] { return !b.mover->sealed().empty(); }));
   EXPECT_THAT(b.mover->sealed(), UnorderedElementsAre(control::SealedState{3, 12, 2, 8, true}));
+  EXPECT_TRUE(soon([&] { return is_dealt_with(a, 3, "2 12\n"); })) << "its rank waits for that";
   // The node of the rank is lost; another one gets its state.
   Folder c_memory;
   MoverNode c(thread, secret, c_memory.path);
