@@ -105,7 +105,7 @@ class Supervised : public TrainingFixture {
     ASSERT_EQ(train(1, "bare").status, 0);
     run_ = {folder_ / "supervised"};
     std::filesystem::create_directories(run_.checkpoints());
-    files::replace_atomically(run_.secret(), control::to_hex(control::random_key()));
+    files::replace_atomically(run_.secret(), control::to_hex(control::random_key()), files::for_owner);
     files::replace_atomically(
         run_.config(),
         config::to_toml(

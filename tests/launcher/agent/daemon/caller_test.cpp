@@ -40,7 +40,7 @@ class Clerk {
 class CallerTest : public testing::Test {
  protected:
   CallerTest() : run{folder.path}, secret(random_key()) {
-    files::replace_atomically(run.secret(), to_hex(secret) + "\n");
+    files::replace_atomically(run.secret(), to_hex(secret) + "\n", files::for_owner);
     std::filesystem::permissions(run.secret(), std::filesystem::perms(0600));
     Roster roster;
     roster.job = "7.0";
