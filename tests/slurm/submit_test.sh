@@ -44,7 +44,7 @@ check "so does the script's path" equal "$(mini exec squeue -h -j "$job" -o %o)"
 check "flags after -- arrive" equal "$(mini exec squeue -h -j "$job" -o %k)" "x y"
 check "the job asks for active and spare nodes" equal "$(mini exec squeue -h -j "$job" -o %D)" 4
 folder="$home/r u'n \"1\" \$(touch evaluated) 100%j"
-check "the run directory is private" equal "$(stat -c %a "$folder")" 700
+check "the run directory is closed to others" equal "$(stat -c %a "$folder")" 750
 check "so is the secret" equal "$(stat -c %a "$folder/secret")" 600
 check "the run directory knows its owner" grep -q "\"job_id\":$job," "$folder/owner.json"
 
