@@ -21,7 +21,7 @@ log is not cut after an error   | launcher/supervise/journal.cpp             | s
 a minority names nodes lost     | launcher/supervise/node_watch.cpp          | s/return 2 \* reached >= voters;/return 2 * reached + 2 >= voters;/
 spares that were never heard of | launcher/supervise/supervisor_effects.cpp  | s/RunState state = without_unheard_nodes();/RunState state = state_;/
 adopts with a lost node         | launcher/supervise/supervisor.cpp          | s/ && lost_in_placement() < 0 && attempt_.whole()/ \&\& attempt_.whole()/
-starts before the old has ended | launcher/supervise/supervisor.cpp          | s/has_cleared(n, attempt())/has_cleared(n, attempt() - 1)/
+starts before the old has ended | launcher/supervise/supervisor_effects.cpp  | s/has_cleared(n, attempt())/has_cleared(n, attempt() - 1)/
 attempts are not counted on     | launcher/supervise/supervisor_effects.cpp  | s/placement(), attempt() + 1,/placement(), std::max(1, attempt()),/
 state in doubt is trusted       | launcher/supervise/supervisor_effects.cpp  | s/placement(), state_.trusted_step,/placement(), -1,/
 failed starts end the run       | launcher/supervise/budget_table.cpp        | /case Kind::leader_changed:/,/return/ s/return CauseKind::infrastructure;/return CauseKind::program;/
