@@ -31,11 +31,6 @@ source "$source/tests/support/torch_pod.sh"
 limit=120
 install -m 0644 "$source/scripts/bench/versus_torch.py" "$home/"
 
-all_idle_again() {
-  local node
-  for node in $(mini exec sinfo -h -N -t down,drain -o %N); do mini exec --root scontrol update "nodename=$node" state=resume; done
-  all_idle
-}
 steps_done() { if [[ -s $folder/steps.jsonl ]]; then tail -n 1 "$folder/steps.jsonl" | jq .step; else echo 0; fi; }
 has_done() { (("$(steps_done)" >= $1)); }
 # rank_process RANK: its process, among those of this machine. An interpreter that waited for it shows the script's name nowhere.

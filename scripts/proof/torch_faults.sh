@@ -40,12 +40,6 @@ submit_it() {
   job=$(mini exec --chdir /shared/home env "${shell[@]}" holdfast submit --command "python3 $program.py --dir ${run#runs/}.state --steps $steps --every $every" \
     -N 3 --spares 1 -J "${run#runs/}" --parsable --set cluster.ranks_per_node=1 --set supervise.hang_floor_s=30 --set "supervise.hang_outside_s=$outside_s")
 }
-# SLURM may have given up on a node that is back.
-all_idle_again() {
-  local node
-  for node in $(mini exec sinfo -h -N -t down,drain -o %N); do mini exec --root scontrol update "nodename=$node" state=resume; done
-  all_idle
-}
 state() { printf '%s' "$home/${run#runs/}.state"; }
 has_saved_step() { [[ -n $(find "$(state)" -name .metadata | sed 's/.*step-0*\([0-9]*\)\/.*/\1/' | awk -v least="$1" '$1 >= least') ]]; }
 speaks() { [[ $program != plain_* ]]; }

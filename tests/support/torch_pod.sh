@@ -47,3 +47,9 @@ holds_still() {
 }
 show_failure() { ((failed == before_failed)) || { show_record "$run" | sed 's/^/# /'; before_failed=$failed; }; }
 before_failed=0
+# SLURM may have given up on a node that is back.
+all_idle_again() {
+  local node
+  for node in $(mini exec sinfo -h -N -t down,drain -o %N); do mini exec --root scontrol update "nodename=$node" state=resume; done
+  all_idle
+}
