@@ -3,13 +3,10 @@
 // when one hangs, all fall silent: the silence of the run is what counts, and how long silences were before.
 // Pure.
 //
-//   silent since    the last time an eighth of the ranks had shown a sign of life: some may print while they
-//   wait bound           max(hang_outside_s, hang_factor * the longest silence before); none is known until
-//   signs of
-//                   life were seen for twice hang_outside_s in one attempt: a program may show none that
-//                   counts
-//   a hang found    counts as a silence: the program may have been well, and is not taken for hung there
-//   again
+//   silent since   the last time an eighth of the ranks had shown a sign of life (some print while they wait)
+//   bound          max(hang_outside_s, hang_factor * the longest silence before)
+//   not judged     before signs were seen for twice hang_outside_s in one attempt: a program may show none
+//   a hang found   counts as a silence: where the program was well, it is not taken for hung again
 #include <map>
 #include <optional>
 #include <string>

@@ -1,15 +1,12 @@
 #pragma once
 // Does a rank that does not report do anything? From what its agent sees of it (outside_look.hpp). Pure.
 //
-//   sign of life   when                                                                            word
-//   heartbeat      its heartbeat file was touched. Once it was, nothing else counts                heartbeat
-//   output         it printed anything                                                             output
-//   bytes          its files, sockets or links moved more than noise: `noise` bytes a second, and  files,
-//   network,
-//                  a thousandth of the most that was ever seen in a second                         links
+//   word                    a sign of life when
+//   heartbeat               its heartbeat file was touched; once it was, nothing else counts
+//   output                  it printed anything
+//   network, files, links   more bytes moved than noise: `noise` a second, and `rare` of the most ever seen
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 

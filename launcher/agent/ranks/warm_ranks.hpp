@@ -4,10 +4,10 @@
 // `waiting`, which is younger than all others, so that nobody takes it for a process of an old one. What the
 // rank is gets to it in one line, and it becomes the rank: its environment as /proc shows it, too.
 //
-//   a waiting one             then
-//   is taken                  the next one is started after `pause`: the attempt has its own start behind it
-//   by then ends                      none is started any more: a module breaks the interpreter, and ranks
-//   start without its agent ends            it reads the end of its input, and ends
+//   a waiting one     then
+//   is taken          the next one is started after `pause`, when the attempt has its own start behind it
+//   ends              none is started any more: a module breaks the interpreter, and ranks start without
+//   loses its agent   it reads the end of its input, and ends
 #include <functional>
 #include <list>
 #include <map>
