@@ -58,11 +58,12 @@ case_security() {
 a_colleague_looks() {
   local dir=/shared/home/$run answer
   colleague() { mini exec --intruder --chdir / holdfast "$@" 2>&1; }
+  says_in_job_log() { holds "$(colleague logs --job "$dir")" "$1"; }
   check "a colleague sees how it is getting on" holds "$(colleague status "$dir")" training
   check "and lists it" holds "$(colleague ls /shared/home)" "$dir"
   check "reads the events" holds "$(colleague events "$dir")" first_step
   check "reads the logs of a rank" colleague logs "$dir" --lines 1
-  check "and of the job" holds "$(colleague logs --job "$dir")" "trains: step"
+  check "and of the job" soon 60 says_in_job_log "trains: step" # it is told there every few seconds
   answer=$(colleague report --markdown "$dir")
   check "gets a report" holds "$answer" 'Report of the run security'
   check "without what may be secret" holds "$answer" 'TOKEN=(not shown)'
