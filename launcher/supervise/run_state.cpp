@@ -209,6 +209,7 @@ void Fold::operator()(const events::AttemptEnded& e) const {
   if (long_run) s.restarts = 0;
   const bool moved = a->last_step > s.best_step || s.durable_step > a->durable_before;
   s.best_step = std::max(s.best_step, a->last_step);
+  if (a->last_step > s.same_step) s.same_step_count = 0;  // what ended the others there does not always
   if (moved || e.progress_assumed) s.no_progress = 0;
   if (moved || long_run || e.kind == "program") end_setbacks(s);
   if (e.kind == "program") {

@@ -196,7 +196,11 @@ void World::recorded(Work& work, int term, const LogEntry& entry) {
   if (const auto* lost = std::get_if<events::NodeLost>(&entry.event)) here.out.insert(lost->node);
   if (const auto* evicted = std::get_if<events::NodeEvicted>(&entry.event)) here.out.insert(evicted->node);
   if (const auto* returned = std::get_if<events::NodeReturned>(&entry.event)) here.out.erase(returned->node);
+  const int spent = here.state.restarts;
   apply(here.state, entry);
+  if (const auto* ended = std::get_if<events::AttemptEnded>(&entry.event))
+    expect(here.state.restarts <= spent || ended->kind == "program",
+           "only an end that is put down to the program spends the program's count");
   if (!std::holds_alternative<events::AttemptAdopted>(entry.event) &&
       !std::holds_alternative<events::AttemptPlanned>(entry.event))
     return;
@@ -356,9 +360,14 @@ void World::check_end() {
          fmt::format("the time that is accounted for ({} s) is that from the first event to the last ({} s)",
                      counted, took));
   bool not_started = false;
+  std::int64_t furthest = -1;
+  int own_ends = 0;  // of the program, since an attempt came further than all before it
   for (const auto& entry : events) {
-    if (const auto* ended = std::get_if<events::AttemptEnded>(&entry.event))
+    if (const auto* ended = std::get_if<events::AttemptEnded>(&entry.event)) {
       not_started = ended->cause == "ranks did not start";
+      if (ended->step > std::exchange(furthest, std::max(furthest, ended->step))) own_ends = 0;
+      own_ends += own_failures_.contains(ended->attempt) ? 1 : 0;
+    }
     if (const auto* durable = std::get_if<events::CheckpointDurable>(&entry.event))
       expect(ever_committed_.contains(durable->step), "a checkpoint recorded as durable is durable on disk");
     coverage.adopted += std::holds_alternative<events::AttemptAdopted>(entry.event);
@@ -366,7 +375,7 @@ void World::check_end() {
   expect(!not_started || code != static_cast<int>(Exit::no_requeue) || result["status"] == "stopped",
          "failed starts do not end the run finally");
   expect(result["status"] != "failed" || code == static_cast<int>(Exit::out_of_spares) ||
-             static_cast<int>(own_failures_.size()) >= config.supervise.max_same_step,
+             own_ends >= config.supervise.max_same_step,
          "the run fails for good only by what its program does");
   if (code == 0 && result["status"] == "done") {
     expect(result["final_step"] == training->settings().steps, "a run that is done has done all its steps");

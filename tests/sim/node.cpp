@@ -85,7 +85,8 @@ void Node::start_agent() {
   if (agent) dead_.push_back(std::move(agent));
   agent = std::make_unique<AgentProcess>(world_, number_);
   const auto begin = [this] { agent->begin(world_, *this); };
-  // The term of the leader that was followed here is in the node's memory: nothing is asked of shared storage.
+  // The term of the leader that was followed here is in the node's memory: nothing is asked of shared
+  // storage.
   world_.followed[number_] > 0 ? run(agent->process, begin) : begin();
 }
 

@@ -205,6 +205,16 @@ TEST_F(Spending, AnotherErrorAtTheSameStepBeginsAnotherRow) {
   EXPECT_EQ(state.no_progress, 1) << "the first one of step 6 had brought a new step";
 }
 
+TEST_F(Spending, AnAttemptThatPassesTheStepBeginsAnotherRow) {
+  ends("program", 10, 5), ends("program", 10, 5);
+  ends("node", 10, 7);
+  ends("program", 10, 5);
+  EXPECT_EQ(state.same_step_count, 1) << "the program can do step 6";
+  ends("node", 10, 5);
+  ends("program", 10, 5);
+  EXPECT_EQ(state.same_step_count, 2) << "the node's end proves nothing";
+}
+
 TEST_F(Spending, TheInfrastructuresTimeEndsWithANewStepAndNotWithAnOldOne) {
   ends("program", 10, 30);
   event({{"event", "attempt_planned"}, {"attempt", ++number}});
