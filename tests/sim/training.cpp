@@ -117,7 +117,8 @@ void Training::go(AttemptKey key) {
     return;
   }
   if (!together(a)) return;
-  if (!a.restored && storage_.takes(a.ranks.at(0)->node, timeline_.now) > 0) return;  // it waits
+  if (!a.restored && storage_.takes(a.ranks.at(0)->node, timeline_.now) > 0)
+    return set_phase(a, Phase::restoring);  // it waits
   if (!a.restored) return restore(key, a);
   if (a.doubted) {
     const RankDoubt doubt{0, key.number, a.right_until, {a.wrong}, "replicas", "digests differ"};
