@@ -27,7 +27,6 @@ state in doubt is trusted       | launcher/supervise/supervisor_effects.cpp  | s
 failed starts end the run       | launcher/supervise/budget_table.cpp        | /case Kind::leader_changed:/,/return/ s/return CauseKind::infrastructure;/return CauseKind::program;/
 lines that came too late count  | launcher/supervise/valid_events.cpp        | s/term = first->after->term;/term = seq = INT32_MAX;/
 clears before ranks have ended   | launcher/agent/daemon/agent_orders.cpp       | s/if (end_older(clearing_, SIGKILL, to_pmix, clear_orphans_) \&\& leaving_.empty())/end_older(clearing_, SIGKILL, to_pmix, clear_orphans_); if (true)/
-starts ranks of older attempts  | launcher/agent/daemon/agent_ranks.cpp        | s/if (order.attempt != leadership_.attempt() || (/if ((/; s/if (!starting_ || starting_->attempt != leadership_.attempt()) return;/if (!starting_) return;/
 starts ranks again              | launcher/agent/daemon/agent_ranks.cpp        | s/if (rank.started || rank.ended || rank.failed) return;//
 forgets the ranks of the last   | launcher/agent/daemon/agent.cpp              | s/^  adopt_what_runs();//
 forgets the term of the last    | launcher/agent/daemon/agent.cpp              | s/^    remember_term(scratch_, hello.term);//

@@ -225,7 +225,7 @@ void Agent::start_ranks(const StartRanks& order) {
 
 /// Does nothing while the rank's PMIx server is not ready.
 void Agent::start_rank(int number) {
-  if (!starting_ || starting_->attempt != leadership_.attempt()) return;
+  if (!starting_) return;
   const StartRanks& order = *starting_;
   const int local_rank = number - order.slot * order.ranks_per_node;
   const auto variables = pmix_variables_.find(number);
