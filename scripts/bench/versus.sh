@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # One script, in one way of being started after the other, on a minipod of 4 nodes, 2 of which train (2 ranks each):
 #   holdfast   `holdfast submit --command` of the script as it is; 2 spares; hang_outside_s = 5
-#   client     the same with --client, and rank.warm = ["torch"]
+#   client     the same with --client, and rank.warm = ["torch", "torch._dynamo"], which DDP imports
+#   buffers    the same, and every step is kept in the memory of its node and of a partner
 #   torchrun   --nnodes=2 on three nodes (the third waits), else as it comes: the process group gives up after 1800 s
 #   tuned      the same at the best that was found: group 10 s, rendezvous last_call 1 s and keep-alive 1 s,
 #              TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, monitor interval 0.1 s
@@ -20,7 +21,7 @@
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(realpath "$1") rounds=${2:-5}
-read -r -a launchers <<<"${HOLDFAST_BENCH_LAUNCHERS:-holdfast client torchrun tuned nvrx requeue}"
+read -r -a launchers <<<"${HOLDFAST_BENCH_LAUNCHERS:-holdfast client buffers torchrun tuned nvrx requeue}"
 read -r -a faults <<<"${HOLDFAST_BENCH_FAULTS:-node rank stopped host}"
 # shellcheck source=scripts/torch_env.sh
 source "$source/scripts/torch_env.sh"
@@ -54,7 +55,8 @@ launch_holdfast() { # ARGUMENT...
   job=$(mini exec --chdir /shared/home env "${shell[@]}" "VERSUS=$name" holdfast submit --command "python3 /shared/home/versus_torch.py --folder /shared/home/$name ${1-}" \
     -N 2 --spares 2 --set supervise.hang_outside_s=5 -J "$name" --parsable --set cluster.ranks_per_node=2 "${@:2}")
 }
-launch_client() { launch_holdfast --client --set 'rank.warm=["torch"]'; }
+launch_client() { launch_holdfast --client --set 'rank.warm=["torch", "torch._dynamo"]'; }
+launch_buffers() { launch_holdfast '--client --buffers' --set 'rank.warm=["torch", "torch._dynamo"]'; }
 # shellcheck disable=SC2016 # for the job's shell
 launch_sbatch() { # NODES NTASKS_PER_NODE COMMAND...
   run=''
@@ -103,6 +105,8 @@ one_round() { # LAUNCHER FAULT ROUND: sets `took`, seconds or null
   "launch_$1"
   # What is seen of a program from outside is learned first.
   soon 240 has_done "$([[ $2 == stopped ]] && echo 120 || echo 25)" || { echo "$name does not train" >&2; tail -n 20 "$folder/job.log" >&2; return; }
+  # Interpreters for the next attempt begin to wait 20 s after those of this one have become its ranks.
+  [[ $1 != client && $1 != buffers ]] || sleep 25
   local cut before
   "do_$2"
   cut=$(date +%s.%N)

@@ -1,8 +1,9 @@
 """The one script of scripts/bench/versus.sh: DDP on CPUs (gloo), with a checkpoint every 10 steps.
 
-  versus_torch.py --folder FOLDER [--client | --nvrx] [--group-timeout-s S]
+  versus_torch.py --folder FOLDER [--client [--buffers] | --nvrx] [--group-timeout-s S]
 
-Rank 0 appends a line of JSON per step to FOLDER/steps.jsonl. --client: it uses Holdfast's client; --nvrx: it sends heartbeats to
+Rank 0 appends a line of JSON per step to FOLDER/steps.jsonl. --client: it uses Holdfast's client; --buffers: and keeps every step in
+the memory of its node and of a partner; --nvrx: it sends heartbeats to
 NVRx's rank monitor. --group-timeout-s: of the process group, 1800 by default as PyTorch's. Under srun alone it takes its place from
 SLURM's variables.
 """
@@ -33,11 +34,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", required=True)
     parser.add_argument("--client", action="store_true")
+    parser.add_argument("--buffers", action="store_true")
     parser.add_argument("--nvrx", action="store_true")
     parser.add_argument("--group-timeout-s", type=int, default=1800)
     arguments = parser.parse_args()
     place_from_slurm()
-    client = monitor = None
+    client = snapshots = monitor = None
     if arguments.client:
         import holdfast
 
@@ -63,9 +65,16 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     checkpoint = os.path.join(arguments.folder, "checkpoint.pt")
     step = 0
-    if os.path.exists(checkpoint):
+    state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}
+    if arguments.buffers:
+        from holdfast.snapshots import StateDict
+
+        snapshots = StateDict(client, optimizer)
+        step = max(snapshots.load(state), 0)
+    if step == 0 and os.path.exists(checkpoint):
         state = torch.load(checkpoint)
         step = state["step"]
+    if step > 0:
         model.module.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
     if client:
@@ -80,6 +89,10 @@ def main():
         step += 1
         if client:
             client.at(step, "forward")
+        if snapshots:
+            snapshots.save(
+                {"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}, step
+            )
         if monitor:
             monitor.send_heartbeat()
         time.sleep(0.1)
