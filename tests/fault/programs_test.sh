@@ -125,7 +125,8 @@ END
 case_warm() {
   # Interpreters wait with a module imported, on active nodes and spares, and become ranks.
   mkdir -p "$home/modules"
-  echo 'import os; imported_by = os.getpid(); said_then = os.environ["HOLDFAST_RANK"]' >"$home/modules/slow_module.py"
+  # Its child, which compilers of torch have, too, shows the environment of those that wait for as long as it lives.
+  echo 'import os, subprocess; subprocess.Popen(["sleep", "600"]); imported_by = os.getpid(); said_then = os.environ["HOLDFAST_RANK"]' >"$home/modules/slow_module.py"
   cat >"$home/modules/train.py" <<'END'
 import sys
 early = "slow_module" in sys.modules
@@ -143,6 +144,7 @@ END
   start warm --set 'rank.command=["python3", "/shared/home/modules/train.py", "--lr", "1"]' --set 'rank.warm=["slow_module"]' \
     --set 'rank.environment=["PYTHONPATH=/shared/home/modules"]' --set rank.directory=/shared/home
   check "ranks are up" soon 60 ranks_up 1
+  kill_agent "$(nth 1)"
   mini kill-node "$(nth 2)"
   check "rank 1 fails in the second attempt" soon 120 ranks_up 3
   touch "$home/warmed"

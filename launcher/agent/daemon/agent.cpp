@@ -107,7 +107,8 @@ void Agent::renew_scratch() {
 /// Processes that an earlier agent of this node left running show which attempt is live. Ranks that report
 /// and PMIx servers connect again by themselves; how a rank ends its record shows.
 void Agent::adopt_what_runs() {
-  const auto running = system_.processes(false);
+  auto running = system_.processes(false);
+  std::erase_if(running, [](const RunProcess& p) { return p.attempt == waiting_attempt; });  // no attempt yet
   const auto ranks = rank_records(scratch_);
   for (const auto& p : running) leadership_.admit(p.attempt);
   for (const auto& r : ranks) leadership_.admit(r.attempt);
@@ -172,6 +173,7 @@ void Agent::leave(int code, bool at_once) {
   system_.tell_guardian(true);  // to remove what it leaves may take long
   alive_timer_.reset(), beat_timer_.reset(), watch_timer_.reset(), drain_timer_.reset(), signs_timer_.reset();
   candidate_.give_up_election();
+  if (warm_) warm_->end();
   // Ranks that were told to end keep the rest of their time; a second SIGTERM would abort many a save.
   const bool asked = asked_at_ && !at_once;
   const Clock::time_point latest = asked ? *asked_at_ + std::chrono::seconds(config_.checkpoint.drain_s)

@@ -275,7 +275,7 @@ void Agent::start_rank(int number) {
 void Agent::warm_ranks() {
   if (config_.rank.warm.empty()) return;
   StartRanks order;
-  order.attempt = WarmRanks::waiting;
+  order.attempt = waiting_attempt;
   order.ranks_per_node = roster_.ranks_per_node;
   try {
     warm_ = std::make_unique<WarmRanks>(loop_, system_, config_.rank, order.ranks_per_node,

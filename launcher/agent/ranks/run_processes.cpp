@@ -102,8 +102,13 @@ std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node,
       found = true;
     }
   }
+  std::map<int, RunProcess> ranks;  // by their sessions
+  for (const auto& [pid, p] : ours)
+    if (p.attempt != waiting_attempt) ranks[::getsid(pid)] = p;
   std::vector<RunProcess> out;
   for (auto& [pid, p] : ours) {
+    if (const auto rank = ranks.find(::getsid(pid)); p.attempt == waiting_attempt && rank != ranks.end())
+      p = rank->second;
     p.pid = pid;
     p.leads_session = ::getsid(pid) == pid;
     p.name = proc_file(std::to_string(pid), "comm");

@@ -8,6 +8,9 @@
 
 namespace holdfast::launcher {
 
+/// The attempt, younger than all others, of interpreters that wait for a rank (rank.warm).
+constexpr int waiting_attempt = 2147483646;
+
 struct RunProcess {
   int pid = 0, attempt = 0;
   int rank = -1;               ///< the rank that it, or a parent, belongs to; -1: the PMIx server
@@ -16,7 +19,8 @@ struct RunProcess {
 };
 
 /// Live processes of this user but this one, from /proc: those that carry this run's HOLDFAST_RUN_DIR,
-/// HOLDFAST_NODE and an attempt, and all that they have started, whatever its environment is. `guardian`: of
+/// HOLDFAST_NODE and an attempt, and all that they have started, whatever its environment is. What an
+/// interpreter started while it waited belongs to the rank that it has become. `guardian`: of
 /// this process; its other children, whose parents have ended, belong to attempt 0, older than any. 0: none.
 std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node, int guardian = 0);
 /// Is there a process of the run, of any node and attempt?

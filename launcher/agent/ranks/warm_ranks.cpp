@@ -13,14 +13,14 @@
 namespace holdfast::launcher {
 namespace {
 
-constexpr int digits = 10;  // of `waiting`, and of the rank that takes its place in the environment
+constexpr int digits = 10;  // of waiting_attempt, and of the rank that takes its place in the environment
 
 /// Imports what its arguments name, waits for a line, and becomes the program that the line names. `-c` makes
 /// sys.argv[0] "-c". The environment in /proc is written over in place: by it a node's processes are told
 /// apart.
 constexpr const char* interpreter_program = R"py(
 def wait():
-    import ctypes, importlib, json, os, sys
+    import ctypes, importlib, json, os, sys, zipfile
     for name in sys.argv[1:]:
         try:
             importlib.import_module(name)
@@ -52,11 +52,19 @@ def wait():
     main = sys.modules["__main__"].__dict__
     for name in [n for n in main if not n.startswith("__")]:
         del main[name]
+    safe_path = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
+    def begin_path(folder):
+        if not safe_path:
+            sys.path[0] = folder
     if rank["module"]:
         import runpy
-        sys.path[0] = os.getcwd()
+        begin_path(os.getcwd())
         return lambda: runpy._run_module_as_main(program)
-    sys.path[0] = os.path.dirname(os.path.realpath(program))
+    if os.path.isdir(program) or zipfile.is_zipfile(program):
+        import runpy
+        sys.path[:0 if safe_path else 1] = [program]
+        return lambda: runpy._run_module_as_main("__main__", False)
+    begin_path(os.path.dirname(os.path.realpath(program)))
     main["__file__"] = program
     with open(program, "rb") as file:
         code = compile(file.read(), program, "exec")
@@ -101,7 +109,7 @@ void WarmRanks::start_one() {
     one->pid = system_.start(std::move(command), [this, one](int status) {
       if (one->ended) return one->ended(status);
       std::erase(waiting_, one);
-      if (status != 0)
+      if (status != 0 && count_ > 0)
         log::warn("an interpreter of rank.warm ended with status {}: ranks start without", status);
       count_ = 0;
     });
@@ -110,6 +118,12 @@ void WarmRanks::start_one() {
     log::warn("no interpreter waits for a rank (rank.warm): {}", error.what());
     count_ = 0;
   }
+}
+
+void WarmRanks::end() {
+  count_ = 0;
+  later_.reset();
+  for (const auto& one : waiting_) system_.signal(one->pid, SIGKILL);
 }
 
 std::optional<pid_t> WarmRanks::start(const Command& command, std::function<void(int)> ended) {

@@ -1,12 +1,13 @@
 #pragma once
 // Interpreters that wait with modules imported, so that a rank starts without the seconds that this takes
 // (rank.warm). One waits for each rank that the node may get, on spares too; it belongs to the attempt
-// `waiting`, which is younger than all others, so that nobody takes it for a process of an old one. What the
-// rank is gets to it in one line, and it becomes the rank: its environment as /proc shows it, too.
+// waiting_attempt, which is younger than all others, so that nobody takes it for a process of an old one.
+// What the rank is gets to it in one line, and it becomes the rank: its environment as /proc shows it, too.
 //
 //   a waiting one     then
 //   is taken          the next one is started after `pause`, when the attempt has its own start behind it
 //   ends              none is started any more: a module breaks the interpreter, and ranks start without
+//   is not needed     end(): it is killed, as it may be in the midst of an import
 //   loses its agent   it reads the end of its input, and ends
 #include <functional>
 #include <list>
@@ -24,15 +25,16 @@ namespace holdfast::launcher {
 
 class WarmRanks {
  public:
-  static constexpr int waiting = 2147483646;  ///< the attempt of those that wait
   static constexpr Millis pause{20000};
 
-  /// `environment`: that of a rank of the attempt `waiting`, but for what only one has. `output`: where those
+  /// `environment`: that of a rank of waiting_attempt, but for what only one has. `output`: where those
   /// that wait print. Nothing waits where `rank.warm` is empty.
   WarmRanks(control::Loop& loop, NodeSystem& system, const config::Rank& rank, int count,
             std::vector<std::string> environment, std::filesystem::path output);
   /// One that waits becomes the rank that `command` starts; nothing: none does.
   std::optional<pid_t> start(const Command& command, std::function<void(int status)> ended);
+  /// Those that wait are ended, and no more are started.
+  void end();
 
  private:
   struct Waiting {

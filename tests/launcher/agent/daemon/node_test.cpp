@@ -244,6 +244,24 @@ TEST_F(OldProcesses, WithWhatTheyHaveStarted) {
   EXPECT_TRUE(lives(stranger));
 }
 
+/// A module that is imported while an interpreter waits may start processes.
+TEST_F(OldProcesses, WhatAnInterpreterStartedWhileItWaitedBelongsToTheRankThatItIsNow) {
+  const std::string dir = "HOLDFAST_RUN_DIR=" + run_.path.string();
+  Command command;
+  command.argv = {"/bin/sh", "-c", "HOLDFAST_ATTEMPT=2 HOLDFAST_RANK=5 sleep 100 & wait"};
+  command.environment = {
+      {dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=2147483646", "HOLDFAST_RANK=-1", "PATH=/usr/bin:/bin"}};
+  command.new_session = true;
+  started_.push_back(spawn(command));
+  const pid_t waits = sleeper({dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=2147483646"});
+  std::vector<RunProcess> found;
+  for (const auto deadline = Deadline::in(5s); found.size() < 3; found = processes_of(run_, "n1"))
+    ASSERT_FALSE(deadline.passed());
+  for (const auto& p : found) EXPECT_EQ(p.attempt, p.pid == waits ? waiting_attempt : 2) << p.pid;
+  EXPECT_EQ(kill_older(node_, 3, SIGKILL, SIGKILL, false), 2);
+  EXPECT_TRUE(lives(waits));
+}
+
 TEST_F(OldProcesses, ADeadOneThatNobodyHasWaitedForIsGone) {
   const pid_t pid =
       sleeper({"HOLDFAST_RUN_DIR=" + run_.path.string(), "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1"});
