@@ -75,6 +75,7 @@ std::vector<StateMove> RestoreLadder::climb(const Facts& facts) {
     settled_ = awaited_.empty();
     return {};
   }
+  refused_.insert(facts.refused.begin(), facts.refused.end());
   const auto next = facts.trusted ? choose_state(holdings_, facts.placement, facts.ranks_per_node,
                                                  std::max<std::int64_t>(facts.durable_step, 0), refused_)
                                   : std::nullopt;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/supervise/run_state.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
@@ -18,12 +19,6 @@ namespace holdfast::launcher {
 struct Holding {
   int node = -1;
   control::SealedState what;
-};
-/// A state of all ranks: those of two attempts may differ at the same step.
-struct StateName {
-  std::int64_t step = -1;
-  int attempt = 0;
-  auto operator<=>(const StateName&) const = default;
 };
 struct StateMove {
   int rank = -1, from = -1, to = -1;
@@ -49,6 +44,7 @@ class RestoreLadder {
     bool trusted = true;             ///< else no state in memory is
     double limit_s = 0;              ///< for moves
     double now = 0;
+    std::set<StateName> refused = {};  ///< RunState::refused
   };
 
   /// Another attempt: nothing is known.

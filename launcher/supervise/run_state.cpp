@@ -25,6 +25,9 @@ void count_program(RunState& s, const AttemptRecord& a, const events::AttemptEnd
   s.same_step_count = e.progress_assumed ? 0 : again ? s.same_step_count + 1 : 1;
   s.same_step = e.progress_assumed ? -1 : a.last_step;
   s.same_error = error;
+  // The state itself may be what the program ends by: the next attempt starts from another one.
+  if (s.same_step_count > 1 && a.begins_from.step >= 0 && a.last_step <= a.begins_from.step)
+    s.refused.insert(a.begins_from);
 }
 
 /// One function for each event, and none for all others: an event without one does not compile.
@@ -36,7 +39,9 @@ class Fold {
   void operator()(const events::SettingsChanged&) const {}
   void operator()(const events::SharedReturned&) const {}
   void operator()(const events::AttemptPlanned& e) const;
-  void operator()(const events::StateChosen&) const {}
+  void operator()(const events::StateChosen& e) const {
+    if (auto* a = attempt(e.attempt)) a->begins_from = {e.step, e.of_attempt};
+  }
   void operator()(const events::AttemptStarted&) const {}
   void operator()(const events::PlacementVerified& e) const {
     if (auto* a = attempt(e.attempt)) a->launched_s = at_.unix - a->planned_at;
@@ -209,7 +214,8 @@ void Fold::operator()(const events::AttemptEnded& e) const {
   if (long_run) s.restarts = 0;
   const bool moved = a->last_step > s.best_step || s.durable_step > a->durable_before;
   s.best_step = std::max(s.best_step, a->last_step);
-  if (a->last_step > s.same_step) s.same_step_count = 0;  // what ended the others there does not always
+  if (a->last_step > s.same_step || e.progress_assumed)
+    s.same_step_count = 0;  // what ended the others there does not always
   if (moved || e.progress_assumed) s.no_progress = 0;
   if (moved || long_run || e.kind == "program") end_setbacks(s);
   if (e.kind == "program") {

@@ -17,6 +17,13 @@
 namespace holdfast::launcher {
 
 /// One attempt, as result.json lists it.
+/// A state of all ranks in the memory of nodes: those of two attempts may differ at the same step.
+struct StateName {
+  std::int64_t step = -1;
+  int attempt = 0;  ///< that sealed it
+  auto operator<=>(const StateName&) const = default;
+};
+
 struct AttemptRecord {
   int number = 0, term = 0;             ///< term: of the leader that started its ranks
   std::vector<std::string> placement;   ///< slot -> node name
@@ -40,6 +47,7 @@ struct AttemptRecord {
   std::optional<control::Restored> restored;  ///< where its state came from
   std::int64_t last_step = 0;                 ///< optimizer steps done when it ended
   std::int64_t durable_before = -1;           ///< newest durable step when it was planned
+  StateName begins_from;                      ///< in the memory of nodes; step -1: in none
 };
 
 /// How a run or its allocation ended.
@@ -87,6 +95,7 @@ struct RunState {
   std::int64_t same_step = -1;  ///< where the last attempt that the program ended has ended ...
   std::string same_error;       ///< ... with this error ...
   int same_step_count = 0;      ///< ... and how many in a row ended so
+  std::set<StateName> refused;  ///< with which the program has ended again and again, without a new step
   int setbacks = 0;             ///< attempts in a row that the infrastructure ended before a new step
   double setback_s = 0;         ///< their starts and waits in this job
   std::map<std::string, events::KnownPace> pace;  ///< of this job; by phase, and "step" for whole steps

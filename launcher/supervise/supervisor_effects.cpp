@@ -132,8 +132,9 @@ void Supervisor::adopt() {
 void Supervisor::choose_state() {
   for (int n = 0; n < static_cast<int>(roster_.nodes.size()); ++n)
     if (lost(n)) ladder_.lost(n);
-  auto moves = ladder_.climb({placement(), roster_.ranks_per_node, state_.durable_step,
-                              state_.trusted_step < 0, static_cast<double>(limits_.start_s), now_});
+  auto moves =
+      ladder_.climb({placement(), roster_.ranks_per_node, state_.durable_step, state_.trusted_step < 0,
+                     static_cast<double>(limits_.start_s), now_, state_.refused});
   if (!moves.empty()) actions_.push_back(FetchStates{attempt(), ladder_.state(), std::move(moves)});
   if (!ladder_.news()) return;
   const auto& [step, of_attempt] = ladder_.state();

@@ -120,9 +120,9 @@ void Leader::carry_out(const Action& action) {
              action);
 }
 
-/// Another program is told of no checkpoint whose files are proven to be damaged.
+/// Another program that starts from a checkpoint is told of none whose files are proven to be damaged.
 void Leader::judge_and_launch(const Launch& what) {
-  if (own_trainer(config_.rank) || what.durable_steps.empty()) return launch(what);
+  if (own_trainer(config_.rank) || what.durable_steps.empty() || what.state.step >= 0) return launch(what);
   const auto is_due = [this, what, done = std::make_shared<bool>(false)] {
     return !std::exchange(*done, true) && !over_ && supervisor_.attempt() == what.attempt &&
            supervisor_.stage() == Stage::starting;

@@ -157,8 +157,15 @@ class Spending : public testing::Test {
     event({{"event", "leader_elected"}, {"node", "n0"}, {"job", name}, {"term", ++term}});
   }
   /// An attempt of `seconds`.
-  void ends(const std::string& kind, double seconds = 10, std::int64_t step = 0, int status = 1) {
+  void ends(const std::string& kind, double seconds = 10, std::int64_t step = 0, int status = 1,
+            std::int64_t begins_from = -1) {
     event({{"event", "attempt_planned"}, {"attempt", ++number}});
+    event({{"event", "state_chosen"},
+           {"attempt", number},
+           {"step", begins_from},
+           {"of_attempt", 1},
+           {"level", "local"},
+           {"moved", 0}});
     at += seconds;
     event({{"event", "attempt_ended"},
            {"attempt", number},
@@ -213,6 +220,34 @@ TEST_F(Spending, AnAttemptThatPassesTheStepBeginsAnotherRow) {
   ends("node", 10, 5);
   ends("program", 10, 5);
   EXPECT_EQ(state.same_step_count, 2) << "the node's end proves nothing";
+}
+
+TEST_F(Spending, ALongAttemptOfAProgramThatDoesNotReportBeginsAnotherRow) {
+  ends("program"), ends("program");
+  event({{"event", "attempt_planned"}, {"attempt", ++number}});
+  event({{"event", "attempt_ended"},
+         {"attempt", number},
+         {"cause", "node lost"},
+         {"step", 0},
+         {"kind", "node"},
+         {"reports", false},
+         {"progress_assumed", true}});
+  EXPECT_EQ(state.same_step_count, 0);
+  ends("program");
+  EXPECT_EQ(state.same_step_count, 1);
+}
+
+TEST_F(Spending, AStateInMemoryWithWhichTheProgramEndsAgainIsRefused) {
+  const auto from = [&](std::int64_t step) { ends("program", 10, 9, 1, step); };
+  from(-1), from(-1);
+  EXPECT_THAT(state.refused, testing::IsEmpty());
+  ends("program", 10, 10, 2);
+  from(9);
+  EXPECT_THAT(state.refused, testing::IsEmpty()) << "by another error than before";
+  from(9);
+  EXPECT_THAT(state.refused, ElementsAre(StateName{9, 1}));
+  from(8);
+  EXPECT_THAT(state.refused, ElementsAre(StateName{9, 1})) << "it has done a step";
 }
 
 TEST_F(Spending, TheInfrastructuresTimeEndsWithANewStepAndNotWithAnOldOne) {

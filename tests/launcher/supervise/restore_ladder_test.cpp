@@ -181,6 +181,14 @@ TEST_F(LadderTest, StartsFromACheckpointThatIsNewer) {
   EXPECT_EQ(ladder.tell(), "no state of all ranks is as new as the checkpoint of step 10");
 }
 
+TEST_F(LadderTest, PassesOverAStateWithWhichTheProgramEnds) {
+  has(4, {own(4, 0, 9), own(4, 1, 9), own(4, 0, 8), own(4, 1, 8)});
+  has(7, {own(7, 2, 9), own(7, 3, 9), own(7, 2, 8), own(7, 3, 8)});
+  facts.refused = {{9, 1}};
+  ladder.climb(facts);
+  EXPECT_EQ(ladder.state(), (StateName{8, 1}));
+}
+
 TEST_F(LadderTest, ForgetsWhatALostNodeHas) {
   has(4, {own(4, 0, 9), own(4, 1, 9), copied(4, 2, 9), copied(4, 3, 9)});
   ladder.lost(4);
