@@ -31,6 +31,10 @@ bool before(const std::string& a, const std::string& b) {
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }
 
+std::map<std::string, std::string> ask_settings(milliseconds limit) {
+  return read_settings(answer({"scontrol", "show", "config"}, limit));
+}
+
 }  // namespace
 
 std::string SiteFacts::setting(const std::string& name) const {
@@ -146,6 +150,12 @@ std::vector<std::string> mpi_plugins(milliseconds limit) {
   return read_mpi_plugins(done.out + "\n" + done.err);
 }
 
+std::string cluster_name(milliseconds limit) {
+  const auto settings = ask_settings(limit);
+  const auto name = settings.find("ClusterName");
+  return name == settings.end() ? "" : name->second;
+}
+
 std::vector<Partition> partitions(milliseconds limit) {
   return read_partitions(answer({"sinfo", "--noheader", "--all", "--format=%P|%a|%l|%D|%N"}, limit));
 }
@@ -163,7 +173,7 @@ SiteFacts probe_site(milliseconds limit) {
       site.unknown.push_back(std::string(what) + ": " + error.what());
     }
   };
-  try_to("settings", [&] { site.settings = read_settings(answer({"scontrol", "show", "config"}, limit)); });
+  try_to("settings", [&] { site.settings = ask_settings(limit); });
   try_to("topology", [&] {
     site.scalable_units = read_topology(answer({"scontrol", "show", "topology"}, limit));
   });

@@ -63,6 +63,8 @@ std::string gpu_model_in(std::string_view gres);
 /// Runs SLURM's tools, each for at most `limit`. Throws Error when there is no SLURM here, or it does not
 /// answer; queries that fail alone are listed in `unknown`.
 SiteFacts probe_site(std::chrono::milliseconds limit);
+/// ClusterName of slurm.conf; "" when SLURM does not say. Throws Error as probe_site.
+std::string cluster_name(std::chrono::milliseconds limit);
 /// Its partitions alone. Throws Error as probe_site.
 std::vector<Partition> partitions(std::chrono::milliseconds limit);
 /// Throws Error: usage when steps cannot be given this option ("--container-image"), which `plugin` ("pyxis")

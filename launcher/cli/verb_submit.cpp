@@ -57,6 +57,7 @@ slurm::JobId submit(const Preparation& prepared, slurm::Cluster& cluster) {
   cluster.ping();
   if (const std::string doubt = slurm::version_warning(cluster.version()); !doubt.empty())
     log::warn("{}", doubt);
+  check_cluster_file(prepared.files.facts);
   check_runtime(prepared.files.config.container, false);
   create_folders(prepared.run);
   RunDirClaim claim(prepared.run, cluster);

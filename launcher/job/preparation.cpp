@@ -1,6 +1,9 @@
 #include "launcher/job/preparation.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -12,6 +15,7 @@
 #include "launcher/job/run_owner.hpp"
 #include "launcher/plan/topology.hpp"
 #include "slurm/job_env.hpp"
+#include "slurm/site.hpp"
 #include "src/base/error.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
@@ -101,6 +105,20 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
   for (const std::string& doubt : look.problems.doubts()) out.plan.warnings.push_back(doubt);
   out.files.plan = to_json(plan_for_group(out.plan, out.files.config.rank)).dump(2) + "\n";
   return out;
+}
+
+void check_cluster_file(const config::ClusterFacts& facts) {
+  constexpr const char* minipod = "minipod";
+  if (facts.name != minipod) return;
+  const std::string name = slurm::cluster_name(std::chrono::seconds(10));
+  if (name.empty() || name == minipod) return;
+  throw Error(
+      Exit::usage, "the cluster file does not describe this cluster",
+      fmt::format("it is the minipod's, as where cluster.file is not set, and SLURM calls this cluster "
+                  "'{}'",
+                  name),
+      "Write one with 'holdfast init -o FILE', and name it: '--set cluster.file=FILE', or for all jobs "
+      "'export HOLDFAST_SET_CLUSTER__FILE=FILE'?");
 }
 
 Plan plan_for_group(Plan plan, const config::Rank& rank) {

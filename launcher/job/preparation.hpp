@@ -31,6 +31,10 @@ struct Preparation {
 /// Throws Errors with all that look_at() found.
 Preparation prepare(config::RunConfig config, const std::vector<std::string>& sbatch = {});
 
+/// Throws Error (usage) when the cluster file is the minipod's, as where a job names none, and SLURM calls
+/// its cluster otherwise.
+void check_cluster_file(const config::ClusterFacts& facts);
+
 /// The plan as the run directory's group may read it: of variables that a user has set, only the names.
 Plan plan_for_group(Plan plan, const config::Rank& rank);
 

@@ -47,6 +47,17 @@ class SubmitCommand : public ::testing::Test {
   RunDir run{scratch.path() / "runs" / "it's $(a) run"};
 };
 
+TEST_F(SubmitCommand, refuses_the_minipods_settings_on_another_cluster) {
+  tools.answer("scontrol", "ClusterName             = hpc1\nSlurmctld(primary) at login is UP\n");
+  const auto done = submit({});
+  EXPECT_EQ(done.status, 2);
+  EXPECT_THAT(done.err, HasSubstr("SLURM calls this cluster 'hpc1'"));
+  EXPECT_THAT(done.err, HasSubstr("holdfast init"));
+  EXPECT_FALSE(files::is_there(run.path)) << "nothing was written";
+  tools.answer("scontrol", "ClusterName             = minipod\nSlurmctld(primary) at login is UP\n");
+  EXPECT_EQ(submit({}).status, 0);
+}
+
 TEST_F(SubmitCommand, takes_everyday_options_of_slurm_as_its_own) {
   const auto done = submit({"--dry-run", "-p", "gpu", "-A", "physics", "-q", "high", "-C", "h100&ib",
                             "--reservation", "maintenance", "-w", "dgx[001-002]", "-x", "dgx007"});
