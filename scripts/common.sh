@@ -4,9 +4,9 @@
 # Colour only for people, and only for those who want it.
 # shellcheck disable=SC2034 # used by the scripts that source this
 if [[ -t 1 && -z ${NO_COLOR-} && ${TERM-dumb} != dumb ]]; then
-  bold=$'\e[1m' dim=$'\e[2m' plain=$'\e[0m'
+  bold=$'\e[1m' plain=$'\e[0m'
 else
-  bold='' dim='' plain=''
+  bold='' plain=''
 fi
 
 # A heading, with the seconds since the script began.

@@ -47,81 +47,32 @@ fail() {
   exit 1
 }
 
-# Events worth a line, as "seconds since the kill|words".
-event_lines() {
-  jq -r --argjson kill "$killed_at" '
-    def ago: if $kill > 0 and .unix >= $kill then .unix - $kill | tostring else "" end;
-    def words:
-      if .event == "leader_elected" then "leader of term \(.term): \(.node // "?")"
-      elif .event == "attempt_planned" then "attempt \(.attempt) planned on \(.placement | join(", "))"
-      elif .event == "placement_verified" then "\(.ranks) ranks are up, each on its planned node"
-      elif .event == "restored" and .step > 0 then "state of step \(.step) restored from the \(.level) level\(if (.note // "") != "" then " (" + .note + ")" else "" end)"
-      elif .event == "first_step" then "first step of attempt \(.attempt): step \(.step)"
-      elif .event == "node_lost" then "\(.node) is lost: \(.evidence)"
-      elif .event == "attempt_ended" then "attempt \(.attempt) ended at step \(.step): \(.cause)\(if (.node // "") != "" then " (" + .node + ")" else "" end)"
-      elif .event == "spare_promoted" then "spare \(.to) takes slot \(.slot) from \(.from)"
-      elif .event == "checkpoint_dropped" then "checkpoint of step \(.step) dropped: \(.note)"
-      elif .event == "node_returned" or .event == "node_suspected" then "\(.node): \(.event | sub("node_"; "")): \(.evidence)"
-      elif .event == "run_finished" then "run finished: \(.status)\(if (.why // "") != "" then ", " + .why else "" end)"
-      else empty end;
-    "\(ago)|\(words)"'
-}
-
-# follow JOB KILL_STEP: show the run until it is over; at KILL_STEP (if not 0) kill an active node. Sets killed_node.
+# follow JOB KILL_STEP: show the job's log until the run is over; at KILL_STEP (if not 0) kill an active node. Sets killed_node.
 follow() {
-  local job=$1 kill_step=$2 seen=0 shown_step=-1 shown_at=-9 step=0 moved_at=$SECONDS asked_at=$SECONDS
-  local all fresh line when words metrics placement saved
+  local job=$1 kill_step=$2 deadline=$((SECONDS + 900)) reader line
   killed_node='' killed_at=0
-  printf '         %s%10s  %8s  %6s  %8s  %6s  %s%s\n' "$dim" '' step loss tokens/s saved nodes "$plain"
-  while :; do
-    all=$(events)
-    fresh=$(tail -n +$((seen + 1)) <<<"$all")
-    if [[ -n $fresh ]]; then
-      seen=$(wc -l <<<"$all")
-      moved_at=$SECONDS
-      while IFS='|' read -r when words; do
-        [[ -z $when ]] || when=$(printf '+%.2f s' "$when")
-        printf '         %10s  %s\n' "$when" "$words"
-      done < <(event_lines <<<"$fresh")
-    fi
-    [[ $(jq -r 'select(.event == "run_finished") | 1' <<<"$all") == '' ]] || return 0
-
-    metrics=$(in_run 'tail -n 1 metrics.jsonl 2>/dev/null' | jq -cR 'fromjson? // empty')
-    # What an earlier attempt wrote last is no news.
-    [[ $(jq .attempt <<<"$metrics") == "$(jq -s 'map(select(.event == "attempt_planned")) | last.attempt' <<<"$all")" ]] || metrics=''
-    if [[ -n $metrics ]]; then
-      step=$(jq .step <<<"$metrics")
-      if ((step != shown_step)); then moved_at=$SECONDS; fi
-      if ((step != shown_step && SECONDS - shown_at >= 4)); then
-        placement=$(jq -rs 'map(select(.event == "attempt_planned")) | last.placement // [] | join(" ")' <<<"$all")
-        saved=$(jq -rs 'map(select(.event == "checkpoint_durable").step) | max // "-"' <<<"$all")
-        printf '         %10s  %8d  %6.3f  %8.0f  %6s  %s\n' '' "$step" \
-          "$(jq .loss <<<"$metrics")" "$(jq .tokens_per_s <<<"$metrics")" "$saved" "$placement"
-        shown_step=$step shown_at=$SECONDS
-      fi
-    fi
-
+  pod holdfast logs --follow --job "$run" 2>/dev/null | sed -u -n 's/^\([^ ]*\)T\([0-9:.]*\)Z [a-z]* run: /         \2  /p' &
+  reader=$!
+  until [[ $(result '.status' 2>/dev/null) ]]; do
     # Only once there is something to come back to: a restart from nothing would prove nothing.
-    if ((kill_step > 0 && step >= kill_step)) && [[ -z $killed_node && $all == *'"checkpoint_durable"'* ]]; then
-      kill_an_active_node "$all" "$step"
+    if ((kill_step > 0 && $(last_step) >= kill_step)) && [[ -z $killed_node && $(events) == *'"checkpoint_durable"'* ]]; then
+      kill_an_active_node
     fi
-
-    if ((SECONDS - asked_at >= 5)); then
-      asked_at=$SECONDS
-      line=$(pod squeue -h -j "$job" -o '%T %r' 2>/dev/null || true)
-      if [[ ! $line =~ ^(PENDING|CONFIGURING|RUNNING) ]]; then # gone, or (with a dead node in it) completing
-        sleep 2
-        [[ $(events) == *'"run_finished"'* ]] || fail "SLURM job $job has ended without a result"
-      fi
-      ((SECONDS - moved_at < 120)) || fail "nothing has happened for 120 s (job $job is $line)"
+    ((SECONDS < deadline)) || fail "it is not over after 900 s"
+    line=$(pod squeue -h -j "$job" -o '%T %r' 2>/dev/null || true)
+    if [[ ! $line =~ ^(PENDING|CONFIGURING|RUNNING) ]]; then # gone, or (with a dead node in it) completing
+      sleep 2
+      [[ $(result '.status' 2>/dev/null) ]] || fail "SLURM job $job has ended without a result"
     fi
     sleep 0.5
   done
+  wait "$reader" || true
 }
+last_step() { in_run 'tail -n 1 metrics.jsonl 2>/dev/null' | jq -R 'fromjson? // {} | .step // 0' | grep . || echo 0; }
 
 kill_an_active_node() {
-  killed_node=$(jq -rs 'map(select(.event == "attempt_planned")) | last.placement | last' <<<"$1")
-  step "kill: scripts/minipod kill-node $killed_node (an active node, at step $2)"
+  killed_node=$(events | jq -rs 'map(select(.event == "attempt_planned")) | last.placement | last')
+  step "kill: scripts/minipod kill-node $killed_node (an active node, at step $(last_step))"
   scripts/minipod kill-node "$killed_node"
   let_go
   killed_at=$(scripts/minipod faults | jq -s --arg node "$killed_node" 'map(select(.fault == "kill-node" and .node == $node)) | last.unix')
