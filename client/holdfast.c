@@ -40,10 +40,17 @@ struct notice {
 static struct {
   int64_t step, first_step, compute_us, moves;
   int phase;
+  pthread_t speaker; /* the thread that called hf_at() last */
   unsigned sequence; /* of what follows: odd while it is written */
   int64_t metrics_step, tokens;
   double loss;
 } slot;
+
+/* The speaker's waits for copies of buffers. */
+static struct {
+  int on;
+  int64_t polls;
+} copy_wait;
 
 static int on;                     /* an agent supervises this process, and it is not a fork */
 static int asked;                  /* bits of what is ordered: a fast look for hf_orders() */
@@ -152,14 +159,19 @@ static int say_hello(struct hfc_link* link) {
 
 static int say_progress(struct hfc_link* link) {
   char text[512];
+  /* As our own trainer says it that waits for storage: no hang, nor are those that wait for this rank hung,
+   * and the leader learns nothing from how long it takes. */
+  const int phase = __atomic_load_n(&copy_wait.on, __ATOMIC_RELAXED)
+                        ? HF_FINISHING
+                        : __atomic_load_n(&slot.phase, __ATOMIC_RELAXED);
   snprintf(
       text, sizeof text,
       "{\"m\":\"progress\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"phase\":\"%s\",\"compute_us\":%lld,"
       "\"moves\":%lld}",
-      who.rank, who.attempt, (long long)__atomic_load_n(&slot.step, __ATOMIC_RELAXED),
-      phase_name(__atomic_load_n(&slot.phase, __ATOMIC_RELAXED)),
+      who.rank, who.attempt, (long long)__atomic_load_n(&slot.step, __ATOMIC_RELAXED), phase_name(phase),
       (long long)__atomic_load_n(&slot.compute_us, __ATOMIC_RELAXED),
-      (long long)__atomic_load_n(&slot.moves, __ATOMIC_RELAXED));
+      (long long)(__atomic_load_n(&slot.moves, __ATOMIC_RELAXED) +
+                  __atomic_load_n(&copy_wait.polls, __ATOMIC_RELAXED)));
   return hfc_send(link, text, NULL);
 }
 
@@ -409,18 +421,11 @@ static int read_place(void) {
   return 1;
 }
 
-/* A rank that waits for a copy is not hung, nor are those that wait for it. */
+/* While another thread waits, what the speaker does is still what the rank does. */
 static void copy_awaited(int waits) {
-  static int before = -1;
-  const int phase = __atomic_load_n(&slot.phase, __ATOMIC_RELAXED);
-  if (waits && before < 0) {
-    before = phase;
-    __atomic_store_n(&slot.phase, (int)HF_CHECKPOINT, __ATOMIC_RELAXED);
-  } else if (!waits) {
-    if (phase == HF_CHECKPOINT) __atomic_store_n(&slot.phase, before, __ATOMIC_RELAXED);
-    before = -1;
-  }
-  __atomic_fetch_add(&slot.moves, 1, __ATOMIC_RELAXED);
+  const int speaks = pthread_equal(pthread_self(), __atomic_load_n(&slot.speaker, __ATOMIC_RELAXED));
+  if (waits && speaks) __atomic_fetch_add(&copy_wait.polls, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&copy_wait.on, waits && speaks, __ATOMIC_RELAXED);
 }
 
 /* After read_place(). */
@@ -527,6 +532,7 @@ void hf_at(int64_t step, enum hf_phase phase) {
   __atomic_store_n(&slot.step, step, __ATOMIC_RELAXED);
   __atomic_store_n(&slot.phase, (int)phase, __ATOMIC_RELAXED);
   __atomic_store_n(&slot.moves, slot.moves + 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&slot.speaker, pthread_self(), __ATOMIC_RELAXED);
 }
 
 void hf_metrics(double loss, int64_t tokens, double compute_s) {

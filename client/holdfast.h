@@ -118,8 +118,9 @@ HF_API void hf_vote_file(int64_t step, const char* name);
 HF_API void* hf_buffer(const char* name, size_t bytes);
 
 /* All buffers hold the state of `step`, optimizer steps done; no byte changes afterwards. Reads all of it,
- * for its checksums, and waits until it is copied to another node, or cannot be: 60 s at most. 0: the state
- * before remains the newest. */
+ * for its checksums, and waits until it is copied to another node, or cannot be: 60 s at most. That is no
+ * hang; a thread that waits for another one's hf_seal() reports HF_PAUSED. 0: the state before remains the
+ * newest. */
 HF_API int hf_seal(int64_t step);
 
 /* The step of the sealed state from which all ranks of this attempt start; -1: there is none, or hf_newest()

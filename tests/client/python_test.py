@@ -15,7 +15,7 @@ import threading
 import unittest
 
 import holdfast
-from holdfast import _client, _link
+from holdfast import _buffers, _client, _link
 
 
 def mac(key, text):
@@ -178,6 +178,26 @@ class ClientTest(unittest.TestCase):
         self.client.metrics(math.inf)
         self.assertTrue(self.agent.until(lambda: len(self.agent.messages("metrics")) == 3))
         self.assertEqual([message["loss"] for message in self.agent.messages("metrics")], [2.5, None, None])
+
+    def test_who_waits_for_a_thread_that_waits_for_a_copy_is_not_hung(self):
+        self.connect()
+        self.client._buffers = _buffers.Buffers({"HOLDFAST_BUFFERS": os.path.join(self.folder.name, "rank-00000"),
+                                                 "HOLDFAST_BUFFERS_LIMIT": "1000", "HOLDFAST_BUFFERS_COPIED": "1",
+                                                 "HOLDFAST_ATTEMPT": "5"}, self.client._copy_awaited)
+        self.client.at(12, "optimizer")
+        self.client.buffer("model", 10)
+        sealing = threading.Thread(target=self.client.seal, args=(12,))
+        sealing.start()
+        newest = lambda: (self.agent.messages("progress") or [{"phase": ""}])[-1]
+        self.assertTrue(self.agent.until(lambda: self.agent.messages("sealed") and newest()["phase"] == "optimizer"))
+        self.client.held_up = True
+        self.assertTrue(self.agent.until(lambda: newest()["phase"] == "finishing"))
+        moves = newest()["moves"]
+        self.assertTrue(self.agent.until(lambda: newest()["moves"] > moves + 1))
+        pathlib.Path(self.folder.name, "rank-00000", "copied").write_text("5 12\n")
+        sealing.join()
+        self.client.held_up = False
+        self.assertTrue(self.agent.until(lambda: newest()["phase"] == "optimizer"))
 
     def test_without_an_agent_nothing_happens(self):
         script = ("import holdfast, threading\nhf = holdfast.open()\nhf.at(1)\nhf.metrics(1.0)\nhf.restored(1)\n"

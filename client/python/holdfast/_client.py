@@ -58,6 +58,7 @@ class Client:
     def __init__(self, place: Optional[_link.Place], environment: Optional[Mapping[str, str]] = None) -> None:
         self._on = place is not None
         self._at: Tuple[int, str, int] = (-1, "starting", 0)
+        self._speaker = 0  # the thread that called at() last
         self._first_step = -1
         self._metrics: Optional[Tuple[int, float, int]] = None
         self._compute_s = 0.0
@@ -66,7 +67,8 @@ class Client:
             return
         self._place = place
         self._buffers = _buffers.Buffers(environment or {}, self._copy_awaited)
-        self._phase_before: Optional[str] = None
+        self._copy_awaits, self._copy_polls = False, 0  # the speaker's waits for copies of buffers
+        self.held_up = False  # the speaker waits for a thread that seals (snapshots.py)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         # Under the lock:
@@ -111,6 +113,7 @@ class Client:
         is taken for hung, and its attempt ends; "paused" is no hang."""
         if self._on:
             self._at = (step, phase, self._at[2] + 1)
+            self._speaker = threading.get_ident()
             if self._first_step < 0:
                 self._first_step = int(step)
 
@@ -250,14 +253,11 @@ class Client:
     # --- inside ---
 
     def _copy_awaited(self, waits: bool) -> None:
-        """A rank that waits for a copy is not hung, nor are those that wait for it."""
-        step, phase, moves = self._at
-        if waits and self._phase_before is None:
-            self._phase_before, phase = phase, "checkpoint"
-        elif not waits:
-            phase = self._phase_before if phase == "checkpoint" and self._phase_before else phase
-            self._phase_before = None
-        self._at = (step, phase, moves + 1)
+        """While another thread waits, what the speaker does is still what the rank does; at the exit it does nothing else."""
+        speaks = self.held_up or threading.get_ident() == self._speaker or not threading.main_thread().is_alive()
+        if waits and speaks:
+            self._copy_polls += 1
+        self._copy_awaits = waits and speaks
 
     def _message(self, name: str, **fields: Any) -> Dict[str, Any]:
         return {"m": name, "rank": self._place.rank, "attempt": self._place.attempt, **fields}
@@ -391,9 +391,13 @@ class Client:
             # A program that steps without a word about its state has one: that of its first step.
             self.restored(self._first_step, "shared" if self._first_step else "fresh")
         step, phase, moves = self._at
+        if self._copy_awaits:
+            # As our own trainer says it that waits for storage: no hang, nor are those that wait for this rank hung, and the
+            # leader learns nothing from how long it takes.
+            phase = "finishing"
         compute_us = min(_whole(1e6 * (_number(self._compute_s) or 0.0), 0), 10**15)
         link.send(self._message("progress", step=_whole(step, -1), phase=phase if phase in PHASES else "starting",
-                                compute_us=compute_us, moves=moves))
+                                compute_us=compute_us, moves=moves + self._copy_polls))
         metrics = self._metrics
         if metrics is not None and metrics is not self._told:
             self._told = metrics

@@ -15,12 +15,13 @@ and sealed in a thread. The state must not change until it is copied: `optimizer
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import sys
 import threading
 import warnings
 from dataclasses import dataclass
-from typing import Any, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -171,13 +172,24 @@ class StateDict:
         """The state may change now. On GPUs it is their stream that waits."""
         if self._on_gpu is not None:
             torch.cuda.current_stream().wait_event(self._on_gpu)
-        self._copied.wait()
+        with self._held_up():
+            self._copied.wait()
 
     def wait(self) -> None:
         """What was saved last is sealed."""
         if self._thread is not None:
-            self._thread.join()
+            with self._held_up():
+                self._thread.join()
             self._thread = None
+
+    @contextlib.contextmanager
+    def _held_up(self) -> Iterator[None]:
+        """Where the thread waits for a copy, the rank does."""
+        self._hf.held_up = True
+        try:
+            yield
+        finally:
+            self._hf.held_up = False
 
     def _begin_to_pin(self, found: List[_Placed], size: int) -> List[_Placed]:
         """Copies what is on a GPU to pinned memory, beside what the GPU computes next."""
