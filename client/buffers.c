@@ -207,6 +207,7 @@ static void* buffer_of(const char* name, size_t bytes, char* why, size_t size) {
   if (buffer && buffer->at[generation] && buffer->mapped[generation] != bytes) {
     munmap(buffer->at[generation], buffer->mapped[generation]);
     buffer->at[generation] = NULL;
+    buffer->asked = 0; /* without room it stays so, and nothing is sealed */
   }
   void* at = buffer ? buffer->at[generation] : NULL;
   path_of(generation, name, ".buffer", path);

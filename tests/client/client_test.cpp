@@ -426,6 +426,21 @@ TEST_P(BuffersTest, WhatDoesNotFitIsRefused) {
     EXPECT_EQ(program->ask(std::string("buffer ") + name + " 1 a"), "none") << name;
 }
 
+TEST_P(BuffersTest, OneThatHasNoRoomToGrowIsNotSealed) {
+  connect();
+  EXPECT_EQ(program->ask("buffer model 10 a"), "ok");
+  const auto file = generation(files::is_there(generation(1)) ? 1 : 0) / "model.buffer";
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  EXPECT_EQ(program->ask("buffer model 20 b"), "none");
+  EXPECT_EQ(program->ask("seal 12"), "0");
+  EXPECT_EQ(program->ask("buffer model 10 c"), "none") << "the memory that it had is no file any more";
+  std::filesystem::remove(file);
+  EXPECT_EQ(program->ask("buffer model 10 d"), "ok");
+  EXPECT_EQ(program->ask("seal 12"), "1");
+  EXPECT_EQ(files::read_text(file), "dddddddddd");
+}
+
 TEST_P(BuffersTest, WithoutAnAgentOrMemoryThereAreNone) {
   start(false);
   EXPECT_EQ(program->ask("open"), "0");

@@ -116,6 +116,8 @@ class Buffers:
         generation = 1 - self._newest
         there = self._maps[generation].get(name)
         if there is None or len(there) != size:
+            for kept in (self._maps[generation], self._asked):
+                kept.pop(name, None)  # without room it stays so, and nothing is sealed
             there = self._map(self._path(generation, name + ".buffer"), size)
             self._maps[generation][name] = there
         self._sizes[name] = size
