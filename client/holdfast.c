@@ -23,6 +23,7 @@ enum {
   beat_ms = 100,
   redial_ms = 100,
   close_ms = 2000,
+  copy_ms = 60000, /* a call waits so long for a copy of buffers */
   text_bytes = 4096,
   outcomes_kept = 64,
   message_bytes = 6 * text_bytes + 512
@@ -434,7 +435,7 @@ static void open_buffers(void) {
              *copied = getenv("HOLDFAST_BUFFERS_COPIED"), *sealed = getenv("HOLDFAST_SEALED");
   struct hfc_place_of_buffers at = {
       folder ? folder : "", limit ? strtoll(limit, NULL, 10) : 0, who.attempt, 0, -1, 0,
-      copy_awaited,         copied && strcmp(copied, "1") == 0};
+      copy_awaited,         copied && strcmp(copied, "1") == 0,   copy_ms};
   long long step = -1;
   number_from("HOLDFAST_WORLD", &at.world);
   if (sealed && sscanf(sealed, "%lld %d %15s", &step, &at.sealed_attempt, sealed_level) == 3)

@@ -441,6 +441,13 @@ TEST_P(BuffersTest, OneThatHasNoRoomToGrowIsNotSealed) {
   EXPECT_EQ(files::read_text(file), "dddddddddd");
 }
 
+TEST_P(BuffersTest, AFolderThatIsNotVisibleHereIsNotMade) {
+  place.buffers = folder.path / "nowhere" / "rank-00003";  // in a container without checkpoint.local
+  connect();
+  EXPECT_EQ(program->ask("buffer model 10 a"), "none");
+  EXPECT_FALSE(files::is_there(folder.path / "nowhere"));
+}
+
 TEST_P(BuffersTest, WithoutAnAgentOrMemoryThereAreNone) {
   start(false);
   EXPECT_EQ(program->ask("open"), "0");

@@ -1,7 +1,9 @@
 """The Python client by itself: its handshake and seals against an agent that is written here, versions, limits."""
 
+import contextlib
 import hashlib
 import hmac
+import io
 import json
 import math
 import os
@@ -13,6 +15,7 @@ import sys
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 import holdfast
 from holdfast import _buffers, _client, _link
@@ -84,6 +87,27 @@ class Agent:
     def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
+
+
+class CopiesTest(unittest.TestCase):
+    def test_a_mover_that_does_not_answer_is_awaited_once(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        waited = []
+        buffers = _buffers.Buffers({"HOLDFAST_BUFFERS": folder.name, "HOLDFAST_BUFFERS_LIMIT": "1000", "HOLDFAST_BUFFERS_COPIED": "1",
+                                    "HOLDFAST_ATTEMPT": "5"}, waited.append)
+        def waits(step):
+            before = len(waited)
+            buffers.wait_for_copy(step)
+            return len(waited) > before
+
+        said = io.StringIO()
+        with mock.patch.object(_buffers, "_COPY_PATIENCE_S", 0.02), contextlib.redirect_stderr(said):
+            self.assertEqual([waits(step) for step in (1, 2, 3)], [True, False, False])
+            pathlib.Path(folder.name, "copied").write_text("5 2\n")
+            self.assertEqual([waits(step) for step in (2, 4, 5)], [False, True, False])
+        self.assertEqual(said.getvalue().count("holdfast: the agent has not copied"), 1)
+        self.assertIs(waited[-1], False)
 
 
 class ClientTest(unittest.TestCase):
