@@ -5,11 +5,13 @@ interpreter has torch; else it is skipped. scripts/proof/torch_checkpoint.sh has
 """
 
 import importlib.util
+import multiprocessing
 import os
 import pathlib
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 environment = os.environ.pop("HOLDFAST_TORCH_ENV", "")
@@ -208,6 +210,19 @@ class Snapshots(unittest.TestCase):
         state = self.saved({})
         self.assertEqual([one.tolist() for one in state["parameters"]], before)
         self.assertEqual([one["state"][0]["step"].item() for one in state["optim"]], [1, 1])
+
+    def test_the_exit_waits_for_the_seal(self):
+        def program():
+            hf = OneRank(self.folder, "1")
+            hf.seal = lambda step: (time.sleep(0.2), hf.buffers.seal(step))
+            StateDict(hf).save([torch.ones(2)], 1)
+            sys.exit(75)
+
+        process = multiprocessing.get_context("fork").Process(target=program)
+        process.start()
+        process.join()
+        self.assertEqual(process.exitcode, 75)
+        self.assertEqual(self.saved([torch.zeros(2)])[0].tolist(), [1, 1])
 
     def test_tensors_of_any_kind(self):
         state = [torch.zeros(3, 0), torch.arange(7)[::2], torch.tensor(3.0, dtype=torch.bfloat16), torch.ones(2, 3).t(), None]

@@ -171,7 +171,7 @@ class StateDict:
         self._now_copied.clear()
         self._copied.clear()
         self._thread = threading.Thread(target=self._keep, args=(now, later, pinned, max(size, 1), pickle.dumps(tree), int(step)),
-                                        daemon=True, name="holdfast snapshot")
+                                        daemon=False, name="holdfast snapshot")  # the exit waits for it
         self._thread.start()
         if now:
             with self._held_up():
@@ -238,7 +238,8 @@ class StateDict:
         try:
             data = self._hf.buffer(self._name, size)
             words = self._hf.buffer(self._name + ".index", len(index))
-            assert data is not None and words is not None  # there is an agent
+            if data is None or words is None:
+                return  # the client is closed
             words[:] = index
             into = torch.frombuffer(data, dtype=torch.uint8)
             _fill(into, now)
