@@ -235,6 +235,17 @@ class Snapshots(unittest.TestCase):
             self.assertTrue(torch.equal(ours, theirs))
         self.assertIsNone(into[4])
 
+    def test_expanded_tensors(self):
+        snapshots = StateDict(OneRank(self.folder, "1"))
+        snapshots.save([torch.arange(2.0).reshape(2, 1).expand(2, 3), torch.arange(6.0).reshape(2, 3)], 1)
+        snapshots.wait()
+        into = [torch.zeros(2, 1).expand(2, 3), torch.zeros(2, 3)]
+        self.saved(into)
+        self.assertEqual(into[0].tolist(), [[0, 0, 0], [1, 1, 1]])
+        again = StateDict(OneRank(self.folder, "2", "1 1 local"))
+        with self.assertRaisesRegex(ValueError, r"\[1\] is one value over and over in the state"):
+            again.load([torch.zeros(2, 3), torch.zeros(2, 1).expand(2, 3)])
+
     def test_another_state_is_refused(self):
         snapshots = StateDict(OneRank(self.folder, "1"))
         snapshots.save({"a": torch.zeros(3)}, 1)

@@ -86,6 +86,12 @@ def _put_back(stored: Any, into: Any, data: torch.Tensor, path: str) -> Any:
         if tuple(local.shape) != stored.shape or local.dtype != stored.dtype:
             raise ValueError(f"{path or 'the state'} is {stored.dtype} {list(stored.shape)} in the buffers, and {local.dtype} "
                              f"{list(local.shape)} in the state")
+        for dim, stride in enumerate(local.stride()):
+            if stride == 0 and local.shape[dim] > 1:  # expanded
+                first = value.narrow(dim, 0, 1)
+                if not torch.equal(_bytes(first.expand_as(value)), _bytes(value)):
+                    raise ValueError(f"{path or 'the state'} is one value over and over in the state, and not in the buffers")
+                local, value = local.narrow(dim, 0, 1), first
         local.copy_(value)
         return into
     if isinstance(stored, dict):
