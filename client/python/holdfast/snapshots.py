@@ -3,11 +3,17 @@ plain ones or DTensors (FSDP2), of which each rank keeps its own part.
 
     from holdfast.snapshots import StateDict
 
-    snapshots = StateDict(hf, optimizer)          # every rank
-    step = max(snapshots.load(state), 0)          # in place; -1: this attempt does not start from buffers
+    snapshots = StateDict(hf, optimizer)          # every rank; all optimizers
+    state = {"model": model.state_dict(), "optim": optimizer.state_dict()}
+    step = snapshots.load(state)                  # tensors that are there are filled in place; the model's are its own
+    if step >= 0:
+        optimizer.load_state_dict(state["optim"])     # state_dict() has made new dicts; what was not there is only in them
+    else:                                         # this attempt does not start from buffers
+        step = max(hf.newest, 0)                  # load this checkpoint, if it is above 0
     ...
     optimizer.step()
-    snapshots.save(state, step)                   # every rank; copies while the next step begins
+    step += 1
+    snapshots.save({"model": model.state_dict(), "optim": optimizer.state_dict()}, step)  # every rank; copies while the next step begins
 
 A step is never redone but the one that was under way, and the one before it if its copy was. What is saved is copied
 and sealed in a thread. Where something else than step() changes parameters, or what the optimizers keep of them, it calls
@@ -146,9 +152,11 @@ class StateDict:
             optimizer.register_step_pre_hook(lambda *_: self.wait_copied())
 
     def load(self, state: Any) -> int:
-        """Puts the state from which this attempt starts into `state`, in place: into its tensors, and for what it does not
-        have (the moments of an optimizer that has made no step) into its dicts and lists. Returns its step; -1: there is
-        none, and `state` is as it was. Throws BuffersError, and KeyError or ValueError where `state` is another one."""
+        """Puts the state from which this attempt starts into `state`: in place into its tensors; everything else, and tensors
+        that it does not have (the moments of an optimizer that has made no step), into its dicts and lists. An optimizer's
+        state_dict() is a new dict: give it back with load_state_dict(), or set_state_dict() of DCP. Returns its step; -1:
+        there is none, and `state` is as it was: begin from hf.newest. Throws BuffersError, and KeyError or ValueError where
+        `state` is another one."""
         if self._hf.sealed < 0:
             return -1
         tree = pickle.loads(self._hf.load(self._name + ".index"))
