@@ -171,13 +171,16 @@ class Client:
 
     def buffer(self, name: str, bytes: int) -> Optional[memoryview]:
         """Memory for so many bytes of the next generation: ask anew after each seal, for every buffer. What is in it is not
-        defined. It outlives the process, and is copied to another node; two generations are kept. Waits up
-        to 60 s while this one is being copied. None: there is no agent. Throws BuffersError."""
+        defined. It outlives the process, and is copied to another node. Two generations are kept: the first buffer() after
+        seal() gives up the older one. Ranks that wait for each other between these two calls, as a collective of the next
+        step does, always have a state in common. Waits up to 60 s while this one is being copied. None: there is no agent.
+        Throws BuffersError."""
         return self._buffers.buffer(name, int(bytes)) if self._on else None
 
     def seal(self, step: int) -> bool:
         """All buffers hold the state of `step`, optimizer steps done; no byte changes afterwards. Reads all of it, for its
-        checksums, and waits until it is copied to another node, up to 60 s. False: there is no agent. Throws BuffersError: the state before remains the newest."""
+        checksums, and waits until it is copied to another node, up to 60 s. False: there is no agent. Throws BuffersError: the
+        state before remains the newest."""
         if not self._on:
             return False
         self._buffers.seal(int(step))
