@@ -47,11 +47,11 @@ static struct {
   double loss;
 } slot;
 
-/* The speaker's waits for copies of buffers. */
+/* The speaker waits for what another process or thread does. */
 static struct {
   int on;
   int64_t polls;
-} copy_wait;
+} waiting;
 
 static int on;                     /* an agent supervises this process, and it is not a fork */
 static int asked;                  /* bits of what is ordered: a fast look for hf_orders() */
@@ -162,7 +162,7 @@ static int say_progress(struct hfc_link* link) {
   char text[512];
   /* As our own trainer says it that waits for storage: no hang, nor are those that wait for this rank hung,
    * and the leader learns nothing from how long it takes. */
-  const int phase = __atomic_load_n(&copy_wait.on, __ATOMIC_RELAXED)
+  const int phase = __atomic_load_n(&waiting.on, __ATOMIC_RELAXED)
                         ? HF_FINISHING
                         : __atomic_load_n(&slot.phase, __ATOMIC_RELAXED);
   snprintf(
@@ -172,7 +172,7 @@ static int say_progress(struct hfc_link* link) {
       who.rank, who.attempt, (long long)__atomic_load_n(&slot.step, __ATOMIC_RELAXED), phase_name(phase),
       (long long)__atomic_load_n(&slot.compute_us, __ATOMIC_RELAXED),
       (long long)(__atomic_load_n(&slot.moves, __ATOMIC_RELAXED) +
-                  __atomic_load_n(&copy_wait.polls, __ATOMIC_RELAXED)));
+                  __atomic_load_n(&waiting.polls, __ATOMIC_RELAXED)));
   return hfc_send(link, text, NULL);
 }
 
@@ -422,20 +422,26 @@ static int read_place(void) {
   return 1;
 }
 
-/* While another thread waits, what the speaker does is still what the rank does. */
-static void copy_awaited(int waits) {
+/* Only where the speaker waits: otherwise what it does is still what the rank does. */
+static void awaited(int waits) {
   const int speaks = pthread_equal(pthread_self(), __atomic_load_n(&slot.speaker, __ATOMIC_RELAXED));
-  if (waits && speaks) __atomic_fetch_add(&copy_wait.polls, 1, __ATOMIC_RELAXED);
-  __atomic_store_n(&copy_wait.on, waits && speaks, __ATOMIC_RELAXED);
+  if (waits && speaks) __atomic_fetch_add(&waiting.polls, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&waiting.on, waits && speaks, __ATOMIC_RELAXED);
 }
 
 /* After read_place(). */
 static void open_buffers(void) {
   const char *folder = getenv("HOLDFAST_BUFFERS"), *limit = getenv("HOLDFAST_BUFFERS_LIMIT"),
              *copied = getenv("HOLDFAST_BUFFERS_COPIED"), *sealed = getenv("HOLDFAST_SEALED");
-  struct hfc_place_of_buffers at = {
-      folder ? folder : "", limit ? strtoll(limit, NULL, 10) : 0, who.attempt, 0, -1, 0,
-      copy_awaited,         copied && strcmp(copied, "1") == 0,   copy_ms};
+  struct hfc_place_of_buffers at = {folder ? folder : "",
+                                    limit ? strtoll(limit, NULL, 10) : 0,
+                                    who.attempt,
+                                    0,
+                                    -1,
+                                    0,
+                                    awaited,
+                                    copied && strcmp(copied, "1") == 0,
+                                    copy_ms};
   long long step = -1;
   number_from("HOLDFAST_WORLD", &at.world);
   if (sealed && sscanf(sealed, "%lld %d %15s", &step, &at.sealed_attempt, sealed_level) == 3)
@@ -507,6 +513,7 @@ static void await_reader(void) {
 void hf_close(void) {
   struct timespec limit;
   if (!is_on()) return;
+  __atomic_store_n(&slot.speaker, pthread_self(), __ATOMIC_RELAXED);
   await_reader();
   clock_gettime(CLOCK_MONOTONIC, &limit);
   limit.tv_sec += close_ms / 1000;

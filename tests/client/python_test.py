@@ -207,7 +207,7 @@ class ClientTest(unittest.TestCase):
         self.connect()
         self.client._buffers = _buffers.Buffers({"HOLDFAST_BUFFERS": os.path.join(self.folder.name, "rank-00000"),
                                                  "HOLDFAST_BUFFERS_LIMIT": "1000", "HOLDFAST_BUFFERS_COPIED": "1",
-                                                 "HOLDFAST_ATTEMPT": "5"}, self.client._copy_awaited)
+                                                 "HOLDFAST_ATTEMPT": "5"}, self.client._awaited)
         self.client.at(12, "optimizer")
         self.client.buffer("model", 10)
         sealing = threading.Thread(target=self.client.seal, args=(12,))

@@ -66,8 +66,8 @@ class Client:
         if place is None:
             return
         self._place = place
-        self._buffers = _buffers.Buffers(environment or {}, self._copy_awaited)
-        self._copy_awaits, self._copy_polls = False, 0  # the speaker's waits for copies of buffers
+        self._buffers = _buffers.Buffers(environment or {}, self._awaited)
+        self._awaits, self._polls = False, 0  # the speaker waits for what another process or thread does
         self.held_up = False  # the speaker waits for a thread that seals (snapshots.py)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -218,6 +218,7 @@ class Client:
         named files are read. Also done at exit."""
         if not self._on:
             return
+        self._speaker = threading.get_ident()
         self._await_reader()
         limit = time.monotonic() + _CLOSE_S
         self._wake()
@@ -255,12 +256,12 @@ class Client:
 
     # --- inside ---
 
-    def _copy_awaited(self, waits: bool) -> None:
-        """While another thread waits, what the speaker does is still what the rank does; at the exit it does nothing else."""
+    def _awaited(self, waits: bool) -> None:
+        """Only where the speaker waits: otherwise what it does is still what the rank does. At the exit it does nothing else."""
         speaks = self.held_up or threading.get_ident() == self._speaker or not threading.main_thread().is_alive()
         if waits and speaks:
-            self._copy_polls += 1
-        self._copy_awaits = waits and speaks
+            self._polls += 1
+        self._awaits = waits and speaks
 
     def _message(self, name: str, **fields: Any) -> Dict[str, Any]:
         return {"m": name, "rank": self._place.rank, "attempt": self._place.attempt, **fields}
@@ -394,13 +395,13 @@ class Client:
             # A program that steps without a word about its state has one: that of its first step.
             self.restored(self._first_step, "shared" if self._first_step else "fresh")
         step, phase, moves = self._at
-        if self._copy_awaits:
+        if self._awaits:
             # As our own trainer says it that waits for storage: no hang, nor are those that wait for this rank hung, and the
             # leader learns nothing from how long it takes.
             phase = "finishing"
         compute_us = min(_whole(1e6 * (_number(self._compute_s) or 0.0), 0), 10**15)
         link.send(self._message("progress", step=_whole(step, -1), phase=phase if phase in PHASES else "starting",
-                                compute_us=compute_us, moves=moves + self._copy_polls))
+                                compute_us=compute_us, moves=moves + self._polls))
         metrics = self._metrics
         if metrics is not None and metrics is not self._told:
             self._told = metrics
