@@ -16,7 +16,7 @@
 
 #include "crc32.h"
 
-enum { name_bytes = 64, most_buffers = 256, seal_bytes = 64 << 10, copy_patience_s = 60 };
+enum { name_bytes = 64, most_buffers = 256, seal_bytes = 64 << 10 };
 
 struct buffer {
   char name[name_bytes + 1];
@@ -38,10 +38,17 @@ static struct {
   struct hfc_place_of_buffers place;
   struct buffer buffers[most_buffers];
   int count;
-  int newest;  /* the generation that is not written next */
-  int writing; /* the seal of the other one is gone, and its folder is locked by ... */
-  int held;    /* ... this descriptor */
-} own = {.held = -1};
+  int newest;        /* the generation that is not written next */
+  int writing;       /* the seal of the other one is gone, and its folder is locked by ... */
+  int held;          /* ... this descriptor */
+  int64_t silent_at; /* copied_step() said this when a wait for more was in vain */
+} own = {.held = -1, .silent_at = INT64_MIN};
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
 
 static void path_of(int generation, const char* file, const char* suffix, char out[PATH_MAX]) {
   snprintf(out, PATH_MAX, "%s/%d/%s%s", own.folder, generation, file, suffix);
@@ -118,25 +125,21 @@ static void unlock_generation(void) {
   own.held = -1;
 }
 
-/* Begins to write the other generation. Who copies it gets a minute to come to its end. */
+/* Begins to write the other generation. Who copies it gets some time to come to its end. */
 static int begin_to_write(char* why, size_t size) {
   const int generation = !own.newest;
   const struct timespec pause = {0, 1000000};
   char path[PATH_MAX];
-  struct timespec now;
   if (own.writing) return 1;
   path_of(generation, "", "", path);
   if ((mkdir(own.folder, 0700) != 0 && errno != EEXIST) || (mkdir(path, 0700) != 0 && errno != EEXIST))
     return refuse(why, size, "its folder cannot be made", errno);
   own.held = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (own.held < 0) return refuse(why, size, "its folder cannot be opened", errno);
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  const time_t limit = now.tv_sec + copy_patience_s;
+  const int64_t limit = now_ms() + own.place.patience_ms;
   int polls = 0;
-  for (; flock(own.held, LOCK_EX | LOCK_NB) != 0; ++polls) {
+  for (; flock(own.held, LOCK_EX | LOCK_NB) != 0 && now_ms() < limit; ++polls) {
     if (polls % 100 == 0) own.place.waits(1);
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec >= limit) break;
     nanosleep(&pause, NULL);
   }
   if (polls > 0) own.place.waits(0);
@@ -207,6 +210,7 @@ static void* buffer_of(const char* name, size_t bytes, char* why, size_t size) {
   if (buffer && buffer->at[generation] && buffer->mapped[generation] != bytes) {
     munmap(buffer->at[generation], buffer->mapped[generation]);
     buffer->at[generation] = NULL;
+    buffer->asked = 0; /* without room it stays so, and nothing is sealed */
   }
   void* at = buffer ? buffer->at[generation] : NULL;
   path_of(generation, name, ".buffer", path);
@@ -266,8 +270,8 @@ static int seal_at(int64_t step, char* why, size_t size) {
   return 1;
 }
 
-/* The mover has written what it has dealt with last. */
-static int is_dealt_with(int64_t step) {
+/* The step of the seal with which the mover has dealt last; -1: with none of this attempt. */
+static int64_t copied_step(void) {
   char path[PATH_MAX];
   long long copied = -1;
   int attempt = 0;
@@ -275,22 +279,30 @@ static int is_dealt_with(int64_t step) {
   FILE* file = fopen(path, "re");
   const int read = file ? fscanf(file, "%d %lld", &attempt, &copied) : 0;
   if (file) fclose(file);
-  return read == 2 && attempt == own.place.attempt && copied >= step;
+  return read == 2 && attempt == own.place.attempt ? copied : -1;
 }
 
 void hfc_wait_for_copy(int64_t step) {
+  static int said;
   const struct timespec pause = {0, 1000000};
-  struct timespec now;
   if (!own.place.copied) return;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  const time_t limit = now.tv_sec + copy_patience_s;
+  int64_t copied = copied_step();
+  if (copied == own.silent_at) return;
+  const int64_t limit = now_ms() + own.place.patience_ms;
   int polls = 0;
-  for (; now.tv_sec < limit && !is_dealt_with(step); ++polls) {
+  for (; copied < step && now_ms() < limit; ++polls) {
     if (polls % 100 == 0) own.place.waits(1);
     nanosleep(&pause, NULL);
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    copied = copied_step();
   }
   if (polls > 0) own.place.waits(0);
+  own.silent_at = copied < step ? copied : INT64_MIN;
+  if (copied >= step || said) return;
+  said = 1;
+  fprintf(stderr,
+          "holdfast: the agent has not copied the buffers of step %lld to another node for %d s (its log may "
+          "say why). This rank goes on, and waits no more until it copies again.\n",
+          (long long)step, own.place.patience_ms / 1000);
 }
 
 /* "buffer NAME BYTES CRC" of the seal. */

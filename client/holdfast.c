@@ -23,6 +23,7 @@ enum {
   beat_ms = 100,
   redial_ms = 100,
   close_ms = 2000,
+  copy_ms = 60000, /* a call waits so long for a copy of buffers */
   text_bytes = 4096,
   outcomes_kept = 64,
   message_bytes = 6 * text_bytes + 512
@@ -40,10 +41,17 @@ struct notice {
 static struct {
   int64_t step, first_step, compute_us, moves;
   int phase;
+  pthread_t speaker; /* the thread that called hf_at() last */
   unsigned sequence; /* of what follows: odd while it is written */
   int64_t metrics_step, tokens;
   double loss;
 } slot;
+
+/* The speaker waits for what another process or thread does. */
+static struct {
+  int on;
+  int64_t polls;
+} waiting;
 
 static int on;                     /* an agent supervises this process, and it is not a fork */
 static int asked;                  /* bits of what is ordered: a fast look for hf_orders() */
@@ -152,14 +160,19 @@ static int say_hello(struct hfc_link* link) {
 
 static int say_progress(struct hfc_link* link) {
   char text[512];
+  /* As our own trainer says it that waits for storage: no hang, nor are those that wait for this rank hung,
+   * and the leader learns nothing from how long it takes. */
+  const int phase = __atomic_load_n(&waiting.on, __ATOMIC_RELAXED)
+                        ? HF_FINISHING
+                        : __atomic_load_n(&slot.phase, __ATOMIC_RELAXED);
   snprintf(
       text, sizeof text,
       "{\"m\":\"progress\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"phase\":\"%s\",\"compute_us\":%lld,"
       "\"moves\":%lld}",
-      who.rank, who.attempt, (long long)__atomic_load_n(&slot.step, __ATOMIC_RELAXED),
-      phase_name(__atomic_load_n(&slot.phase, __ATOMIC_RELAXED)),
+      who.rank, who.attempt, (long long)__atomic_load_n(&slot.step, __ATOMIC_RELAXED), phase_name(phase),
       (long long)__atomic_load_n(&slot.compute_us, __ATOMIC_RELAXED),
-      (long long)__atomic_load_n(&slot.moves, __ATOMIC_RELAXED));
+      (long long)(__atomic_load_n(&slot.moves, __ATOMIC_RELAXED) +
+                  __atomic_load_n(&waiting.polls, __ATOMIC_RELAXED)));
   return hfc_send(link, text, NULL);
 }
 
@@ -409,27 +422,26 @@ static int read_place(void) {
   return 1;
 }
 
-/* A rank that waits for a copy is not hung, nor are those that wait for it. */
-static void copy_awaited(int waits) {
-  static int before = -1;
-  const int phase = __atomic_load_n(&slot.phase, __ATOMIC_RELAXED);
-  if (waits && before < 0) {
-    before = phase;
-    __atomic_store_n(&slot.phase, (int)HF_CHECKPOINT, __ATOMIC_RELAXED);
-  } else if (!waits) {
-    if (phase == HF_CHECKPOINT) __atomic_store_n(&slot.phase, before, __ATOMIC_RELAXED);
-    before = -1;
-  }
-  __atomic_fetch_add(&slot.moves, 1, __ATOMIC_RELAXED);
+/* Only where the speaker waits: otherwise what it does is still what the rank does. */
+static void awaited(int waits) {
+  const int speaks = pthread_equal(pthread_self(), __atomic_load_n(&slot.speaker, __ATOMIC_RELAXED));
+  if (waits && speaks) __atomic_fetch_add(&waiting.polls, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&waiting.on, waits && speaks, __ATOMIC_RELAXED);
 }
 
 /* After read_place(). */
 static void open_buffers(void) {
   const char *folder = getenv("HOLDFAST_BUFFERS"), *limit = getenv("HOLDFAST_BUFFERS_LIMIT"),
              *copied = getenv("HOLDFAST_BUFFERS_COPIED"), *sealed = getenv("HOLDFAST_SEALED");
-  struct hfc_place_of_buffers at = {
-      folder ? folder : "", limit ? strtoll(limit, NULL, 10) : 0, who.attempt, 0, -1, 0,
-      copy_awaited,         copied && strcmp(copied, "1") == 0};
+  struct hfc_place_of_buffers at = {folder ? folder : "",
+                                    limit ? strtoll(limit, NULL, 10) : 0,
+                                    who.attempt,
+                                    0,
+                                    -1,
+                                    0,
+                                    awaited,
+                                    copied && strcmp(copied, "1") == 0,
+                                    copy_ms};
   long long step = -1;
   number_from("HOLDFAST_WORLD", &at.world);
   if (sealed && sscanf(sealed, "%lld %d %15s", &step, &at.sealed_attempt, sealed_level) == 3)
@@ -501,6 +513,7 @@ static void await_reader(void) {
 void hf_close(void) {
   struct timespec limit;
   if (!is_on()) return;
+  __atomic_store_n(&slot.speaker, pthread_self(), __ATOMIC_RELAXED);
   await_reader();
   clock_gettime(CLOCK_MONOTONIC, &limit);
   limit.tv_sec += close_ms / 1000;
@@ -527,6 +540,7 @@ void hf_at(int64_t step, enum hf_phase phase) {
   __atomic_store_n(&slot.step, step, __ATOMIC_RELAXED);
   __atomic_store_n(&slot.phase, (int)phase, __ATOMIC_RELAXED);
   __atomic_store_n(&slot.moves, slot.moves + 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&slot.speaker, pthread_self(), __ATOMIC_RELAXED);
 }
 
 void hf_metrics(double loss, int64_t tokens, double compute_s) {

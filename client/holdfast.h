@@ -3,8 +3,8 @@
  *
  * Nothing is to be configured: the agent that starts a rank says in its environment where it listens. Without
  * an agent every call does nothing. A thread of this library speaks to the agent; no call waits for it but
- * hf_close(), hf_buffer() waits for a copy of what it is to write over, and no call ends the program. hf_at()
- * and hf_metrics() take well under a microsecond: no lock and no system call.
+ * hf_close(), hf_buffer() and hf_seal() wait for copies, and no call ends the program. hf_at() and
+ * hf_metrics() take well under a microsecond: no lock and no system call.
  *
  * One process is one rank. hf_at() and hf_metrics() are for one thread at a time, the others for any. A child
  * of fork() has no client: every call in it does nothing. */
@@ -108,9 +108,9 @@ HF_API void hf_vote_file(int64_t step, const char* name);
  * failure ---
  *
  * They outlive the process, and are copied to another node. There are two generations: one is written while
- * the other one is whole. Ranks that wait for each other between the seal of a step and the
- * seal of the next one always have a state in common. Where a call cannot be carried out it says why on
- * stderr. */
+ * the other one is whole. The first hf_buffer() after hf_seal() gives up the older one: ranks that wait for
+ * each other between these two calls, as a collective of the next step does, always have a state in common.
+ * Where a call cannot be carried out it says why on stderr. */
 
 /* Memory for `bytes` of the next generation: ask anew after each seal, for every buffer. What is in it is not
  * defined. Waits up to 60 s while this generation is being copied to another node. `name`: 1 to 64 letters,
@@ -118,8 +118,9 @@ HF_API void hf_vote_file(int64_t step, const char* name);
 HF_API void* hf_buffer(const char* name, size_t bytes);
 
 /* All buffers hold the state of `step`, optimizer steps done; no byte changes afterwards. Reads all of it,
- * for its checksums, and waits until it is copied to another node, or cannot be: 60 s at most. 0: the state
- * before remains the newest. */
+ * for its checksums, and waits until it is copied to another node, or cannot be: 60 s at most. That is no
+ * hang; a thread that waits for another one's hf_seal() reports HF_PAUSED. 0: the state before remains the
+ * newest. */
 HF_API int hf_seal(int64_t step);
 
 /* The step of the sealed state from which all ranks of this attempt start; -1: there is none, or hf_newest()

@@ -369,7 +369,8 @@ TEST_P(BuffersTest, OneThatIsBeingCopiedIsWaitedForAndThatIsNoHang) {
   files::Fd copier = files::open(generation(older), O_RDONLY | O_DIRECTORY);
   ASSERT_EQ(::flock(copier.get(), LOCK_SH), 0);
   auto answer = std::async(std::launch::async, [this] { return program->ask("buffer model 10 b"); });
-  EXPECT_TRUE(until([this] { return agent->progress.phase == Phase::checkpoint; }));
+  // What is reported as a checkpoint would be learned as the time that a save takes.
+  EXPECT_TRUE(until([this] { return agent->progress.phase == Phase::finishing; }));
   const auto moves = loop.call([this] { return agent->progress.moves; });
   EXPECT_TRUE(until([&] { return agent->progress.moves > moves + 1; })) << "it is not still";
   EXPECT_TRUE(is_sealed(older));
@@ -385,13 +386,34 @@ TEST_P(BuffersTest, ASealIsOverWhenItIsCopied) {
   program->tell("at 12 optimizer");
   EXPECT_EQ(program->ask("buffer model 10 a"), "ok");
   auto answer = std::async(std::launch::async, [this] { return program->ask("seal 12"); });
-  EXPECT_TRUE(until([this] { return agent->progress.phase == Phase::checkpoint; })) << "and that is no hang";
+  EXPECT_TRUE(until([this] { return agent->progress.phase == Phase::finishing; })) << "and that is no hang";
   EXPECT_TRUE(until([this] { return !agent->all<RankSealed>().empty(); }));
   files::replace_atomically(place.buffers / "copied", "5 11\n");
   EXPECT_EQ(answer.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout) << "another step";
   files::replace_atomically(place.buffers / "copied", "5 12\n");
   EXPECT_EQ(answer.get(), "1");
   EXPECT_TRUE(until([this] { return agent->progress.phase == Phase::optimizer; }));
+}
+
+TEST_P(BuffersTest, WhereAnotherThreadWaitsTheProgramIsWhereItSays) {
+  place.buffers_copied = true;
+  connect();
+  program->tell("at 12 optimizer");
+  EXPECT_EQ(program->ask("buffer model 10 a"), "ok");
+  program->tell("seal_aside 12");
+  ASSERT_TRUE(until([this] { return !agent->all<RankSealed>().empty(); }));
+  program->tell("at 13 checkpoint");
+  const auto after = [this](int beats) {
+    const int seen = loop.call([this] { return agent->beats; });
+    ASSERT_TRUE(until([&] { return agent->beats >= seen + beats; }));
+    EXPECT_EQ(loop.call([this] { return agent->progress.step; }), 13);
+    EXPECT_EQ(loop.call([this] { return agent->progress.phase; }), Phase::checkpoint);
+    EXPECT_EQ(loop.call([this] { return agent->progress.moves; }), 2) << "and nothing else begins";
+  };
+  after(3);
+  files::replace_atomically(place.buffers / "copied", "5 12\n");
+  EXPECT_EQ(program->ask("join"), "1");
+  after(2);
 }
 
 TEST_P(BuffersTest, WhatDoesNotFitIsRefused) {
@@ -402,6 +424,28 @@ TEST_P(BuffersTest, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(program->ask("buffer more 6 a"), "ok");
   for (const char* name : {"../x", ".hidden", "a/b"})
     EXPECT_EQ(program->ask(std::string("buffer ") + name + " 1 a"), "none") << name;
+}
+
+TEST_P(BuffersTest, OneThatHasNoRoomToGrowIsNotSealed) {
+  connect();
+  EXPECT_EQ(program->ask("buffer model 10 a"), "ok");
+  const auto file = generation(files::is_there(generation(1)) ? 1 : 0) / "model.buffer";
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  EXPECT_EQ(program->ask("buffer model 20 b"), "none");
+  EXPECT_EQ(program->ask("seal 12"), "0");
+  EXPECT_EQ(program->ask("buffer model 10 c"), "none") << "the memory that it had is no file any more";
+  std::filesystem::remove(file);
+  EXPECT_EQ(program->ask("buffer model 10 d"), "ok");
+  EXPECT_EQ(program->ask("seal 12"), "1");
+  EXPECT_EQ(files::read_text(file), "dddddddddd");
+}
+
+TEST_P(BuffersTest, AFolderThatIsNotVisibleHereIsNotMade) {
+  place.buffers = folder.path / "nowhere" / "rank-00003";  // in a container without checkpoint.local
+  connect();
+  EXPECT_EQ(program->ask("buffer model 10 a"), "none");
+  EXPECT_FALSE(files::is_there(folder.path / "nowhere"));
 }
 
 TEST_P(BuffersTest, WithoutAnAgentOrMemoryThereAreNone) {

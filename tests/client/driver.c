@@ -1,4 +1,5 @@
 /* A rank that does what it reads: one call of the client for each line of its input, and a line of answer. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,14 @@ static enum hf_phase phase_called(const char* name) {
   return HF_STARTING;
 }
 
+static int sealed;
+static void* seal_aside(void* step) {
+  sealed = hf_seal(*(const long long*)step);
+  return NULL;
+}
+
 int main(void) {
+  pthread_t aside;
   char line[20000], word[64], text[16384];
   long long a = 0, b = 0, c = 0;
   double x = 0, y = 0;
@@ -54,6 +62,12 @@ int main(void) {
       continue;
     } else if (sscanf(line, "seal %lld", &a) == 1) {
       printf("%d\n", hf_seal(a));
+      continue;
+    } else if (sscanf(line, "seal_aside %lld", &b) == 1) {
+      if (pthread_create(&aside, NULL, seal_aside, &b) != 0) return 1;
+    } else if (strcmp(line, "join") == 0) {
+      pthread_join(aside, NULL);
+      printf("%d\n", sealed);
       continue;
     } else if (strcmp(line, "sealed") == 0) {
       printf("%lld\n", (long long)hf_sealed());

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 
 import holdfast
 
@@ -53,6 +54,13 @@ for line in sys.stdin:
         except holdfast.BuffersError as error:
             print(f"holdfast: {error}", file=sys.stderr)
             say(0)
+        continue
+    elif name == "seal_aside":
+        aside = threading.Thread(target=hf.seal, args=(int(words[0]),))
+        aside.start()
+    elif name == "join":
+        aside.join()
+        say(1)
         continue
     elif name == "sealed":
         say(hf.sealed)

@@ -2,12 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "src/base/as_size.hpp"
 #include "src/control/secret.hpp"
+#include "tests/control/loop_thread.hpp"
 extern "C" {
+#include "client/buffers.h"
 #include "client/json.h"
 #include "client/sha512.h"
 }
@@ -141,6 +144,31 @@ TEST(ClientJson, AnyBytes) {
       hfc_json_bool(exact.data(), exact.size(), name, &flag);
     }
   }
+}
+
+int waits_for_copies = 0;
+
+TEST(ClientBuffers, AMoverThatDoesNotAnswerIsAwaitedOnce) {
+  const control::test::Folder folder;
+  hfc_place_of_buffers place{folder.path.c_str(), 1000, 5, 1, -1, 0, nullptr, 1, 20};
+  place.waits = [](int on) { waits_for_copies += on; };
+  hfc_buffers_open(&place);
+  const auto waits = [](std::int64_t step) {
+    const int before = waits_for_copies;
+    hfc_wait_for_copy(step);
+    return waits_for_copies > before;
+  };
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(waits(1));
+  EXPECT_FALSE(waits(2));
+  EXPECT_FALSE(waits(3));
+  std::ofstream(folder.path / "copied") << "5 2\n";
+  EXPECT_FALSE(waits(2));
+  EXPECT_TRUE(waits(4));
+  EXPECT_FALSE(waits(5));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("has not copied the buffers of step 1"), std::string::npos) << said;
+  EXPECT_EQ(said.find("of step 4"), std::string::npos) << said;
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 """The Python client by itself: its handshake and seals against an agent that is written here, versions, limits."""
 
+import contextlib
 import hashlib
 import hmac
+import io
 import json
 import math
 import os
@@ -13,9 +15,10 @@ import sys
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 import holdfast
-from holdfast import _client, _link
+from holdfast import _buffers, _client, _link
 
 
 def mac(key, text):
@@ -84,6 +87,27 @@ class Agent:
     def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
+
+
+class CopiesTest(unittest.TestCase):
+    def test_a_mover_that_does_not_answer_is_awaited_once(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        waited = []
+        buffers = _buffers.Buffers({"HOLDFAST_BUFFERS": folder.name, "HOLDFAST_BUFFERS_LIMIT": "1000", "HOLDFAST_BUFFERS_COPIED": "1",
+                                    "HOLDFAST_ATTEMPT": "5"}, waited.append)
+        def waits(step):
+            before = len(waited)
+            buffers.wait_for_copy(step)
+            return len(waited) > before
+
+        said = io.StringIO()
+        with mock.patch.object(_buffers, "_COPY_PATIENCE_S", 0.02), contextlib.redirect_stderr(said):
+            self.assertEqual([waits(step) for step in (1, 2, 3)], [True, False, False])
+            pathlib.Path(folder.name, "copied").write_text("5 2\n")
+            self.assertEqual([waits(step) for step in (2, 4, 5)], [False, True, False])
+        self.assertEqual(said.getvalue().count("holdfast: the agent has not copied"), 1)
+        self.assertIs(waited[-1], False)
 
 
 class ClientTest(unittest.TestCase):
@@ -178,6 +202,26 @@ class ClientTest(unittest.TestCase):
         self.client.metrics(math.inf)
         self.assertTrue(self.agent.until(lambda: len(self.agent.messages("metrics")) == 3))
         self.assertEqual([message["loss"] for message in self.agent.messages("metrics")], [2.5, None, None])
+
+    def test_who_waits_for_a_thread_that_waits_for_a_copy_is_not_hung(self):
+        self.connect()
+        self.client._buffers = _buffers.Buffers({"HOLDFAST_BUFFERS": os.path.join(self.folder.name, "rank-00000"),
+                                                 "HOLDFAST_BUFFERS_LIMIT": "1000", "HOLDFAST_BUFFERS_COPIED": "1",
+                                                 "HOLDFAST_ATTEMPT": "5"}, self.client._awaited)
+        self.client.at(12, "optimizer")
+        self.client.buffer("model", 10)
+        sealing = threading.Thread(target=self.client.seal, args=(12,))
+        sealing.start()
+        newest = lambda: (self.agent.messages("progress") or [{"phase": ""}])[-1]
+        self.assertTrue(self.agent.until(lambda: self.agent.messages("sealed") and newest()["phase"] == "optimizer"))
+        self.client.held_up = True
+        self.assertTrue(self.agent.until(lambda: newest()["phase"] == "finishing"))
+        moves = newest()["moves"]
+        self.assertTrue(self.agent.until(lambda: newest()["moves"] > moves + 1))
+        pathlib.Path(self.folder.name, "rank-00000", "copied").write_text("5 12\n")
+        sealing.join()
+        self.client.held_up = False
+        self.assertTrue(self.agent.until(lambda: newest()["phase"] == "optimizer"))
 
     def test_without_an_agent_nothing_happens(self):
         script = ("import holdfast, threading\nhf = holdfast.open()\nhf.at(1)\nhf.metrics(1.0)\nhf.restored(1)\n"

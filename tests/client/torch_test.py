@@ -5,10 +5,13 @@ interpreter has torch; else it is skipped. scripts/proof/torch_checkpoint.sh has
 """
 
 import importlib.util
+import multiprocessing
 import os
 import pathlib
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 environment = os.environ.pop("HOLDFAST_TORCH_ENV", "")
@@ -113,7 +116,13 @@ class OneRank:
     def __init__(self, folder, attempt, sealed=""):
         self.buffers = _buffers.Buffers({"HOLDFAST_BUFFERS": str(folder), "HOLDFAST_BUFFERS_LIMIT": "100000", "HOLDFAST_ATTEMPT": attempt,
                                          "HOLDFAST_WORLD": "1", "HOLDFAST_SEALED": sealed})
-        self.buffer, self.seal, self.load = self.buffers.buffer, self.buffers.seal, self.buffers.load
+        self.seal, self.load = self.buffers.seal, self.buffers.load
+        self.room = threading.Event()  # buffer() waits for it, as for a copy
+        self.room.set()
+
+    def buffer(self, name, size):
+        self.room.wait()
+        return self.buffers.buffer(name, size)
 
     @property
     def sealed(self):
@@ -163,6 +172,58 @@ class Snapshots(unittest.TestCase):
         for ours, theirs in zip(model.parameters(), undisturbed):
             self.assertTrue(torch.equal(ours, theirs))
 
+    def saved(self, into):
+        self.assertEqual(StateDict(OneRank(self.folder, "2", "1 1 local")).load(into), 1)
+        return into
+
+    def test_what_no_optimizer_changes_is_copied_at_once(self):
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+        scale = torch.ones(())
+        hf = OneRank(self.folder, "1")
+        snapshots = StateDict(hf, torch.optim.SGD(model.parameters()))
+        hf.room.clear()
+        threading.Timer(0.05, hf.room.set).start()
+        snapshots.save({"model": model.state_dict(), "scale": scale}, 1)
+        model(torch.arange(8.0).reshape(4, 2))  # changes the running statistics
+        scale.fill_(2)
+        snapshots.wait()
+        state = self.saved({})
+        self.assertEqual(state["model"]["1.num_batches_tracked"].item(), 0)
+        self.assertEqual(state["model"]["1.running_mean"].tolist(), [0, 0])
+        self.assertEqual(state["scale"].item(), 1)
+
+    def test_the_steps_of_all_optimizers_wait(self):
+        first, second = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+        optimizers = [torch.optim.AdamW([parameter]) for parameter in (first, second)]
+        for parameter in (first, second):
+            parameter.grad = torch.ones(2)
+        for optimizer in optimizers:
+            optimizer.step()
+        hf = OneRank(self.folder, "1")
+        snapshots = StateDict(hf, *optimizers)
+        before = [first.tolist(), second.tolist()]
+        hf.room.clear()
+        snapshots.save({"parameters": [first, second], "optim": [optimizer.state_dict() for optimizer in optimizers]}, 1)
+        threading.Timer(0.05, hf.room.set).start()
+        optimizers[1].step()
+        snapshots.wait()
+        state = self.saved({})
+        self.assertEqual([one.tolist() for one in state["parameters"]], before)
+        self.assertEqual([one["state"][0]["step"].item() for one in state["optim"]], [1, 1])
+
+    def test_the_exit_waits_for_the_seal(self):
+        def program():
+            hf = OneRank(self.folder, "1")
+            hf.seal = lambda step: (time.sleep(0.2), hf.buffers.seal(step))
+            StateDict(hf).save([torch.ones(2)], 1)
+            sys.exit(75)
+
+        process = multiprocessing.get_context("fork").Process(target=program)
+        process.start()
+        process.join()
+        self.assertEqual(process.exitcode, 75)
+        self.assertEqual(self.saved([torch.zeros(2)])[0].tolist(), [1, 1])
+
     def test_tensors_of_any_kind(self):
         state = [torch.zeros(3, 0), torch.arange(7)[::2], torch.tensor(3.0, dtype=torch.bfloat16), torch.ones(2, 3).t(), None]
         snapshots = StateDict(OneRank(self.folder, "1"))
@@ -173,6 +234,17 @@ class Snapshots(unittest.TestCase):
         for ours, theirs in zip(into[:4], state[:4]):
             self.assertTrue(torch.equal(ours, theirs))
         self.assertIsNone(into[4])
+
+    def test_expanded_tensors(self):
+        snapshots = StateDict(OneRank(self.folder, "1"))
+        snapshots.save([torch.arange(2.0).reshape(2, 1).expand(2, 3), torch.arange(6.0).reshape(2, 3)], 1)
+        snapshots.wait()
+        into = [torch.zeros(2, 1).expand(2, 3), torch.zeros(2, 3)]
+        self.saved(into)
+        self.assertEqual(into[0].tolist(), [[0, 0, 0], [1, 1, 1]])
+        again = StateDict(OneRank(self.folder, "2", "1 1 local"))
+        with self.assertRaisesRegex(ValueError, r"\[1\] is one value over and over in the state"):
+            again.load([torch.zeros(2, 3), torch.zeros(2, 1).expand(2, 3)])
 
     def test_another_state_is_refused(self):
         snapshots = StateDict(OneRank(self.folder, "1"))

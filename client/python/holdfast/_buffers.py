@@ -80,6 +80,8 @@ class Buffers:
         self._sizes: Dict[str, int] = {}
         self._asked: Dict[str, mmap.mmap] = {}  # since the last seal
         self._maps: List[Dict[str, mmap.mmap]] = [{}, {}]
+        self._silent_at: Optional[int] = None  # _copied_step() said this when a wait for more was in vain
+        self._said_so = False
         self._held = -1  # the locked folder of the generation that is written; -1: none is
         seals = [read_seal(self._path(generation)) for generation in (0, 1)]
         ages = [(seal.attempt, seal.step) if seal else (-1, -1) for seal in seals]
@@ -116,6 +118,8 @@ class Buffers:
         generation = 1 - self._newest
         there = self._maps[generation].get(name)
         if there is None or len(there) != size:
+            for kept in (self._maps[generation], self._asked):
+                kept.pop(name, None)  # without room it stays so, and nothing is sealed
             there = self._map(self._path(generation, name + ".buffer"), size)
             self._maps[generation][name] = there
         self._sizes[name] = size
@@ -127,7 +131,13 @@ class Buffers:
         if self._held >= 0:
             return
         folder = self._path(1 - self._newest)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        for one in (self._folder, folder):
+            try:
+                os.mkdir(one, 0o700)
+            except FileExistsError:
+                pass
+            except OSError as error:
+                raise BuffersError(f"its folder cannot be made ({os.strerror(error.errno or 0)})") from None
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         limit = time.monotonic() + _COPY_PATIENCE_S
         polls = 0
@@ -192,25 +202,37 @@ class Buffers:
             self._newest = generation
 
     def wait_for_copy(self, step: int) -> None:
-        """Until the seal of `step` is copied, or cannot be; at most a minute."""
+        """Until the seal of `step` is copied, or cannot be, or for a minute; after that no call waits until something has been
+        copied."""
+        if not self._copied:
+            return
+        copied = self._copied_step()
+        if copied == self._silent_at:
+            return
         limit = time.monotonic() + _COPY_PATIENCE_S
         polls = 0
-        while self._copied and time.monotonic() < limit and not self._is_dealt_with(step):
+        while copied < step and time.monotonic() < limit:
             if polls % 100 == 0:
                 self._waits(True)
             polls += 1
             time.sleep(0.001)
+            copied = self._copied_step()
         if polls:
             self._waits(False)
+        self._silent_at = copied if copied < step else None
+        if copied < step and not self._said_so:
+            self._said_so = True
+            print(f"holdfast: the agent has not copied the buffers of step {step} to another node for {_COPY_PATIENCE_S:.0f} s (its "
+                  "log may say why). This rank goes on, and waits no more until it copies again.", file=sys.stderr, flush=True)
 
-    def _is_dealt_with(self, step: int) -> bool:
-        """The mover has written what it has dealt with last."""
+    def _copied_step(self) -> int:
+        """Of the seal with which the mover has dealt last; -1: with none of this attempt."""
         try:
             with builtins.open(os.path.join(self._folder, "copied"), encoding="ascii") as file:
                 attempt, copied = file.read().split()
-            return int(attempt) == self._attempt and int(copied) >= step
+            return int(copied) if int(attempt) == self._attempt else -1
         except (OSError, ValueError):
-            return False
+            return -1
 
     def load(self, name: str) -> memoryview:
         with self._lock:

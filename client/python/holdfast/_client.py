@@ -58,6 +58,7 @@ class Client:
     def __init__(self, place: Optional[_link.Place], environment: Optional[Mapping[str, str]] = None) -> None:
         self._on = place is not None
         self._at: Tuple[int, str, int] = (-1, "starting", 0)
+        self._speaker = 0  # the thread that called at() last
         self._first_step = -1
         self._metrics: Optional[Tuple[int, float, int]] = None
         self._compute_s = 0.0
@@ -65,8 +66,9 @@ class Client:
         if place is None:
             return
         self._place = place
-        self._buffers = _buffers.Buffers(environment or {}, self._copy_awaited)
-        self._phase_before: Optional[str] = None
+        self._buffers = _buffers.Buffers(environment or {}, self._awaited)
+        self._awaits, self._polls = False, 0  # the speaker waits for what another process or thread does
+        self.held_up = False  # the speaker waits for a thread that seals (snapshots.py)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         # Under the lock:
@@ -111,6 +113,7 @@ class Client:
         is taken for hung, and its attempt ends; "paused" is no hang."""
         if self._on:
             self._at = (step, phase, self._at[2] + 1)
+            self._speaker = threading.get_ident()
             if self._first_step < 0:
                 self._first_step = int(step)
 
@@ -168,13 +171,16 @@ class Client:
 
     def buffer(self, name: str, bytes: int) -> Optional[memoryview]:
         """Memory for so many bytes of the next generation: ask anew after each seal, for every buffer. What is in it is not
-        defined. It outlives the process, and is copied to another node; two generations are kept. Waits up
-        to 60 s while this one is being copied. None: there is no agent. Throws BuffersError."""
+        defined. It outlives the process, and is copied to another node. Two generations are kept: the first buffer() after
+        seal() gives up the older one. Ranks that wait for each other between these two calls, as a collective of the next
+        step does, always have a state in common. Waits up to 60 s while this one is being copied. None: there is no agent.
+        Throws BuffersError."""
         return self._buffers.buffer(name, int(bytes)) if self._on else None
 
     def seal(self, step: int) -> bool:
         """All buffers hold the state of `step`, optimizer steps done; no byte changes afterwards. Reads all of it, for its
-        checksums, and waits until it is copied to another node, up to 60 s. False: there is no agent. Throws BuffersError: the state before remains the newest."""
+        checksums, and waits until it is copied to another node, up to 60 s. False: there is no agent. Throws BuffersError: the
+        state before remains the newest."""
         if not self._on:
             return False
         self._buffers.seal(int(step))
@@ -212,6 +218,7 @@ class Client:
         named files are read. Also done at exit."""
         if not self._on:
             return
+        self._speaker = threading.get_ident()
         self._await_reader()
         limit = time.monotonic() + _CLOSE_S
         self._wake()
@@ -249,15 +256,12 @@ class Client:
 
     # --- inside ---
 
-    def _copy_awaited(self, waits: bool) -> None:
-        """A rank that waits for a copy is not hung, nor are those that wait for it."""
-        step, phase, moves = self._at
-        if waits and self._phase_before is None:
-            self._phase_before, phase = phase, "checkpoint"
-        elif not waits:
-            phase = self._phase_before if phase == "checkpoint" and self._phase_before else phase
-            self._phase_before = None
-        self._at = (step, phase, moves + 1)
+    def _awaited(self, waits: bool) -> None:
+        """Only where the speaker waits: otherwise what it does is still what the rank does. At the exit it does nothing else."""
+        speaks = self.held_up or threading.get_ident() == self._speaker or not threading.main_thread().is_alive()
+        if waits and speaks:
+            self._polls += 1
+        self._awaits = waits and speaks
 
     def _message(self, name: str, **fields: Any) -> Dict[str, Any]:
         return {"m": name, "rank": self._place.rank, "attempt": self._place.attempt, **fields}
@@ -391,9 +395,13 @@ class Client:
             # A program that steps without a word about its state has one: that of its first step.
             self.restored(self._first_step, "shared" if self._first_step else "fresh")
         step, phase, moves = self._at
+        if self._awaits:
+            # As our own trainer says it that waits for storage: no hang, nor are those that wait for this rank hung, and the
+            # leader learns nothing from how long it takes.
+            phase = "finishing"
         compute_us = min(_whole(1e6 * (_number(self._compute_s) or 0.0), 0), 10**15)
         link.send(self._message("progress", step=_whole(step, -1), phase=phase if phase in PHASES else "starting",
-                                compute_us=compute_us, moves=moves))
+                                compute_us=compute_us, moves=moves + self._polls))
         metrics = self._metrics
         if metrics is not None and metrics is not self._told:
             self._told = metrics

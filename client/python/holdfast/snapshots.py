@@ -3,24 +3,32 @@ plain ones or DTensors (FSDP2), of which each rank keeps its own part.
 
     from holdfast.snapshots import StateDict
 
-    snapshots = StateDict(hf, optimizer)          # every rank
-    step = max(snapshots.load(state), 0)          # in place; -1: this attempt does not start from buffers
+    snapshots = StateDict(hf, optimizer)          # every rank; all optimizers
+    state = {"model": model.state_dict(), "optim": optimizer.state_dict()}
+    step = snapshots.load(state)                  # tensors that are there are filled in place; the model's are its own
+    if step >= 0:
+        optimizer.load_state_dict(state["optim"])     # state_dict() has made new dicts; what was not there is only in them
+    else:                                         # this attempt does not start from buffers
+        step = max(hf.newest, 0)                  # load this checkpoint, if it is above 0
     ...
     optimizer.step()
-    snapshots.save(state, step)                   # every rank; copies while the next step begins
+    step += 1
+    snapshots.save({"model": model.state_dict(), "optim": optimizer.state_dict()}, step)  # every rank; copies while the next step begins
 
 A step is never redone but the one that was under way, and the one before it if its copy was. What is saved is copied
-and sealed in a thread. The state must not change until it is copied: `optimizer`, or wait_copied(), sees to that.
+and sealed in a thread. Where something else than step() changes parameters, or what the optimizers keep of them, it calls
+wait_copied() before.
 """
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import sys
 import threading
 import warnings
 from dataclasses import dataclass
-from typing import Any, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Set, Tuple
 
 import torch
 
@@ -84,6 +92,12 @@ def _put_back(stored: Any, into: Any, data: torch.Tensor, path: str) -> Any:
         if tuple(local.shape) != stored.shape or local.dtype != stored.dtype:
             raise ValueError(f"{path or 'the state'} is {stored.dtype} {list(stored.shape)} in the buffers, and {local.dtype} "
                              f"{list(local.shape)} in the state")
+        for dim, stride in enumerate(local.stride()):
+            if stride == 0 and local.shape[dim] > 1:  # expanded
+                first = value.narrow(dim, 0, 1)
+                if not torch.equal(_bytes(first.expand_as(value)), _bytes(value)):
+                    raise ValueError(f"{path or 'the state'} is one value over and over in the state, and not in the buffers")
+                local, value = local.narrow(dim, 0, 1), first
         local.copy_(value)
         return into
     if isinstance(stored, dict):
@@ -104,6 +118,10 @@ def _put_back(stored: Any, into: Any, data: torch.Tensor, path: str) -> Any:
     return stored
 
 
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
 def _fill(into: torch.Tensor, found: List[_Placed]) -> None:
     with torch.no_grad():
         for at, tensor in found:
@@ -119,24 +137,26 @@ def _several_ranks() -> bool:
 class StateDict:
     """Uses the buffers `name` and `name`.index of the client. Not for several threads at once."""
 
-    def __init__(self, hf: Client, optimizer: Optional[torch.optim.Optimizer] = None, name: str = "state") -> None:
-        """`optimizer`: whose step() changes the state; it then waits until what is being saved is copied. None: save()
-        itself waits for that."""
-        self._hf, self._name, self._waits = hf, name, optimizer is None
+    def __init__(self, hf: Client, *optimizers: torch.optim.Optimizer, name: str = "state") -> None:
+        """`optimizers`: all of them. Their parameters and what they keep of these are copied while the next step begins, and
+        each step() waits until they are. Everything else is copied before save() returns."""
+        self._hf, self._name, self._optimizers = hf, name, optimizers
         self._works = hf.supervised
         self._thread: Optional[threading.Thread] = None
-        self._copied = threading.Event()
+        self._now_copied, self._copied = threading.Event(), threading.Event()
         self._copied.set()
         self._stream: Optional["torch.cuda.Stream"] = None
         self._on_gpu: Optional["torch.cuda.Event"] = None
         self._pinned: Optional[torch.Tensor] = None
-        if optimizer is not None:
+        for optimizer in optimizers:
             optimizer.register_step_pre_hook(lambda *_: self.wait_copied())
 
     def load(self, state: Any) -> int:
-        """Puts the state from which this attempt starts into `state`, in place: into its tensors, and for what it does not
-        have (the moments of an optimizer that has made no step) into its dicts and lists. Returns its step; -1: there is
-        none, and `state` is as it was. Throws BuffersError, and KeyError or ValueError where `state` is another one."""
+        """Puts the state from which this attempt starts into `state`: in place into its tensors; everything else, and tensors
+        that it does not have (the moments of an optimizer that has made no step), into its dicts and lists. An optimizer's
+        state_dict() is a new dict: give it back with load_state_dict(), or set_state_dict() of DCP. Returns its step; -1:
+        there is none, and `state` is as it was: begin from hf.newest. Throws BuffersError, and KeyError or ValueError where
+        `state` is another one."""
         if self._hf.sealed < 0:
             return -1
         tree = pickle.loads(self._hf.load(self._name + ".index"))
@@ -157,32 +177,55 @@ class StateDict:
             return False
         found: List[_Placed] = []
         tree, size = _taken_apart(state, found, 0)
-        on_host = [one for one in found if not one[1].is_cuda]
-        pinned = self._begin_to_pin([one for one in found if one[1].is_cuda], size)
+        stays = self._changed_by_steps()
+        now = [one for one in found if _storage(one[1]) not in stays]
+        later = [one for one in found if _storage(one[1]) in stays]
+        pinned = self._begin_to_pin(now, later, size)
+        now, later = ([one for one in part if not one[1].is_cuda] for part in (now, later))
+        self._now_copied.clear()
         self._copied.clear()
-        self._thread = threading.Thread(target=self._keep, args=(on_host, pinned, max(size, 1), pickle.dumps(tree), int(step)),
-                                        daemon=True, name="holdfast snapshot")
+        self._thread = threading.Thread(target=self._keep, args=(now, later, pinned, max(size, 1), pickle.dumps(tree), int(step)),
+                                        daemon=False, name="holdfast snapshot")  # the exit waits for it
         self._thread.start()
-        if self._waits:
-            self.wait_copied()
+        if now:
+            with self._held_up():
+                self._now_copied.wait()
         return True
 
     def wait_copied(self) -> None:
         """The state may change now. On GPUs it is their stream that waits."""
         if self._on_gpu is not None:
             torch.cuda.current_stream().wait_event(self._on_gpu)
-        self._copied.wait()
+        with self._held_up():
+            self._copied.wait()
 
     def wait(self) -> None:
         """What was saved last is sealed."""
         if self._thread is not None:
-            self._thread.join()
+            with self._held_up():
+                self._thread.join()
             self._thread = None
 
-    def _begin_to_pin(self, found: List[_Placed], size: int) -> List[_Placed]:
-        """Copies what is on a GPU to pinned memory, beside what the GPU computes next."""
+    @contextlib.contextmanager
+    def _held_up(self) -> Iterator[None]:
+        """Where the thread waits for a copy, the rank does."""
+        self._hf.held_up = True
+        try:
+            yield
+        finally:
+            self._hf.held_up = False
+
+    def _changed_by_steps(self) -> Set[int]:
+        """Where the tensors lie that nothing but step() changes."""
+        found: List[_Placed] = []
+        for optimizer in self._optimizers:
+            _taken_apart([group["params"] for group in optimizer.param_groups] + list(optimizer.state.values()), found, 0)
+        return {_storage(tensor) for _, tensor in found}
+
+    def _begin_to_pin(self, now: List[_Placed], later: List[_Placed], size: int) -> List[_Placed]:
+        """Copies what is on a GPU to pinned memory, beside what the GPU computes next; that waits for `now`."""
         self._on_gpu = None
-        if not found:
+        if not any(tensor.is_cuda for _, tensor in now + later):
             return []
         if self._stream is None:
             self._stream = torch.cuda.Stream()
@@ -190,24 +233,32 @@ class StateDict:
             self._pinned = torch.empty(size, dtype=torch.uint8, pin_memory=True)
         pinned = []
         self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            for at, tensor in found:
-                flat = _bytes(tensor)
-                flat.record_stream(self._stream)
-                pinned.append((at, self._pinned[at:at + flat.numel()]))
-                pinned[-1][1].copy_(flat, non_blocking=True)
-            self._on_gpu = torch.cuda.Event()
-            self._on_gpu.record(self._stream)
+        for part in (now, later):
+            with torch.cuda.stream(self._stream):
+                for at, tensor in part:
+                    if not tensor.is_cuda:
+                        continue
+                    flat = _bytes(tensor)
+                    flat.record_stream(self._stream)
+                    pinned.append((at, self._pinned[at:at + flat.numel()]))
+                    pinned[-1][1].copy_(flat, non_blocking=True)
+                self._on_gpu = torch.cuda.Event()
+                self._on_gpu.record(self._stream)
+            if part is now:
+                torch.cuda.current_stream().wait_event(self._on_gpu)
         return pinned
 
-    def _keep(self, on_host: List[_Placed], pinned: List[_Placed], size: int, index: bytes, step: int) -> None:
+    def _keep(self, now: List[_Placed], later: List[_Placed], pinned: List[_Placed], size: int, index: bytes, step: int) -> None:
         try:
             data = self._hf.buffer(self._name, size)
             words = self._hf.buffer(self._name + ".index", len(index))
-            assert data is not None and words is not None  # there is an agent
+            if data is None or words is None:
+                return  # the client is closed
             words[:] = index
             into = torch.frombuffer(data, dtype=torch.uint8)
-            _fill(into, on_host)
+            _fill(into, now)
+            self._now_copied.set()
+            _fill(into, later)
             self._copied.set()
             if pinned and self._on_gpu is not None:
                 self._on_gpu.synchronize()
@@ -217,4 +268,5 @@ class StateDict:
             self._works = False
             print(f"holdfast: this rank keeps no snapshots any more ({error})", file=sys.stderr, flush=True)
         finally:
+            self._now_copied.set()
             self._copied.set()
