@@ -283,7 +283,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   const auto here = allocation(cluster, env);
   const Plan plan = make_plan(config, model, facts, here.nodes, here.batch_host);
   for (const auto& warning : plan.warnings) log::warn("{}", warning);
-  write_plan(run, plan_for_group(plan, config.rank));
+  write_plan(run, plan_for_group(plan, config));
   Roster roster = make_roster(plan, cluster, env.job, config.supervise.port);
   roster.work = rank_work(plan, config, model, facts);
   roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), replay(run));

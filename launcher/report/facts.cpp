@@ -101,7 +101,7 @@ void take(Metrics& m, const json& object) {
 Facts read_facts(const RunDir& run) {
   Facts facts;
   facts.dir = run.path.string();
-  const auto settings = config::read_settings(run);
+  const auto settings = config::without_secrets(config::read_settings(run));
   facts.name = settings.run.name;
   facts.steps = settings.train.steps;
   facts.settings = config::changed_settings(config::RunConfig{}, settings);

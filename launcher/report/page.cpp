@@ -341,7 +341,7 @@ Section settings_section(const Facts& f) {
   s.paragraphs.push_back("These differ from the defaults:");
   s.table.header = {"setting", "value", "default"};
   for (const auto& setting : f.settings) s.table.rows.push_back({setting.key, setting.now, setting.before});
-  s.folded_title = "All settings (config.toml)";
+  s.folded_title = "All settings (settings.toml)";
   s.folded = f.all_settings;
   return s;
 }

@@ -152,6 +152,18 @@ TEST_F(ReportTest, TextOfTheRunIsNeverMarkup) {
   EXPECT_THAT(text, HasSubstr("\\| \\`b\\`"));
 }
 
+TEST_F(ReportTest, WhatMayBeSecretIsNotHandedOnByTheOwner) {
+  scratch.write("config.toml",
+                "[run]\nname = \"made up\"\n[rank]\ncommand = [\"python3\", \"--token=hunter2\"]\n"
+                "environment = [\"WANDB_API_KEY=hunter2\"]\n[slurm]\nextra = [\"--comment=hunter2\"]\n"
+                "[container]\nextra = [\"--container-env=hunter2\"]\n");
+  for (const std::string& text : {html(page_of(facts())), markdown(page_of(facts()))}) {
+    EXPECT_THAT(text, Not(HasSubstr("hunter2")));
+    EXPECT_THAT(text, HasSubstr("WANDB_API_KEY=(not shown)"));
+    EXPECT_THAT(text, HasSubstr("python3")) << "the program stays";
+  }
+}
+
 TEST_F(ReportTest, NeedsNothingFromElsewhere) {
   write_events();
   write_metrics();
