@@ -36,7 +36,7 @@ std::optional<nlohmann::json> last_metrics_line(const std::filesystem::path& fil
 
 struct Facts {
   std::string dir, name;
-  std::int64_t steps = 0;                       ///< train.steps
+  std::int64_t steps = 0;  ///< train.steps; 0: the ranks run another program, to which it says nothing
   /// That differ from their defaults; `before` is the default. Here and below without what may be secret,
   /// also where the owner asks: a report is handed on.
   std::vector<config::SettingChange> settings;

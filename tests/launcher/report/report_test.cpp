@@ -172,6 +172,18 @@ TEST_F(ReportTest, NeedsNothingFromElsewhere) {
     EXPECT_THAT(page, Not(HasSubstr(outside)));
 }
 
+TEST_F(ReportTest, OfAnotherProgramItHasWhatThatReports) {
+  scratch.write("config.toml", "[run]\nname = \"made up\"\n[rank]\ncommand = [\"python3\", \"train.py\"]\n");
+  std::string lines;
+  for (int step : {1, 2, 3, 2, 3, 4})  // two of them are done again
+    lines += nlohmann::json{{"step", step}, {"loss", 5.0 - step}, {"tokens_per_s", 64.0}}.dump() + "\n";
+  scratch.write("logs/metrics.jsonl", lines);
+  const auto read = facts();
+  EXPECT_EQ(read.metrics.lines, 6);
+  EXPECT_EQ(page_of(read).sections.at(1).plots.size(), 2u) << "loss and throughput";
+  EXPECT_THAT(markdown(page_of(read)), HasSubstr("| steps done | 4 |")) << "train.steps is not the program's";
+}
+
 TEST_F(ReportTest, OfARunThatHasNotStarted) {
   const std::string page = html(page_of(facts()));
   EXPECT_THAT(page, HasSubstr("There are no metrics"));

@@ -4,6 +4,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <regex>
@@ -245,6 +246,16 @@ TEST_F(SinksTest, TheTextfileSaysWhatTheRecordSays) {
   EXPECT_THAT(text, HasSubstr("holdfast_lost_steps_total{run=\"r\"} 3\n"));
   EXPECT_THAT(text, HasSubstr("holdfast_durable_timestamp_seconds{run=\"r\"} 1.5\n"));
   EXPECT_THAT(text, HasSubstr("holdfast_time_seconds{run=\"r\",use=\"productive\"} 0\n"));
+}
+
+TEST_F(SinksTest, NobodyKnowsHowManyStepsAnotherProgramHasToDo) {
+  const auto has_it = [](bool own_trainer) {
+    StatusFacts facts{.name = "r", .steps = 100};
+    facts.own_trainer = own_trainer;
+    return std::ranges::count(families_of(facts), "holdfast_planned_steps", &Family::name) == 1;
+  };
+  EXPECT_TRUE(has_it(true));
+  EXPECT_FALSE(has_it(false));
 }
 
 /// Names of ours in a text.
