@@ -111,6 +111,23 @@ TEST_F(Preflight, AnotherProgramLooksAtItsOwnFiles) {
   EXPECT_THAT(says(), IsEmpty()) << "it lies in the image";
 }
 
+TEST_F(Preflight, TheProgramIsLookedForInThePathOfTheRanks) {
+  fs::permissions(scratch.write("bin/trainer", "#!/bin/sh\n"), fs::perms::owner_all);
+  const std::string bin = "PATH=" + (scratch.path() / "bin").string();
+  config.rank.command = {"trainer"};
+  EXPECT_THAT(says(), ElementsAre(HasSubstr("there is no program 'trainer'")));
+  config.rank.environment = {bin + ":/usr/bin"};
+  EXPECT_THAT(says(), IsEmpty());
+  config.rank.environment = {};
+  facts.environment = {bin};
+  EXPECT_THAT(says(), IsEmpty()) << "the cluster file's";
+  config.rank.environment = {"PATH=/usr/bin"};
+  EXPECT_THAT(says(), ElementsAre(HasSubstr("it is not in PATH (/usr/bin)"))) << "the job's is the later one";
+  config.rank.environment = {"PATH=bin"};
+  config.rank.directory = scratch.path().string();
+  EXPECT_THAT(says(), IsEmpty()) << "from where the ranks work";
+}
+
 TEST_F(Preflight, CheckpointsNeedRoom) {
   checkpoint_bytes = INT64_MAX / 8;
   EXPECT_THAT(says(), ElementsAre(HasSubstr("there is no room for a checkpoint (it takes ")));
