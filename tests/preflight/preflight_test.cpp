@@ -15,6 +15,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class Preflight : public ::testing::Test {
  protected:
@@ -147,6 +148,26 @@ TEST_F(Preflight, NodesSeeSharedFoldersOnly) {
   run.path = "/dev/shm/runs/a";
   EXPECT_THAT(look().doubts(), Contains(HasSubstr("run.dir /dev/shm/runs/a is on a file system of this "
                                                   "machine alone (tmpfs)")));
+}
+
+TEST_F(Preflight, SharedFoldersMayBeNamedByTheirLinks) {
+  const fs::path real = scratch.path() / "lustre", link = scratch.path() / "scratch";
+  fs::create_directories(real / "me");
+  fs::create_directory_symlink(real, link);
+  config.data.tokens = test::write_tokens(link / "me/tokens.bin");
+  run.path = real / "me/run";  // run.dir is resolved
+  facts.shared = {link.string()};
+  EXPECT_THAT(says(), IsEmpty());
+  facts.shared = {real.string()};
+  EXPECT_THAT(says(), IsEmpty());
+  facts.shared = {(scratch.path() / "lustre2").string()};
+  EXPECT_EQ(says().size(), 2u);
+}
+
+TEST_F(Preflight, AFileSystemThatDoesNotSayItsSizeHasRoom) {
+  run.path = "/proc/self/run";  // it has no blocks
+  checkpoint_bytes = INT64_MAX / 8;
+  EXPECT_THAT(says(), Not(Contains(HasSubstr("there is no room"))));
 }
 
 TEST_F(Preflight, ADamagedCheckpointIsSaidBeforeItIsPassedOver) {
