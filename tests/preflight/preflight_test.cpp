@@ -101,6 +101,23 @@ TEST_F(Preflight, WeightsOfARunAreThoseOfItsNewestCheckpoint) {
                                     "model/model.embed_tokens.weight)")));
 }
 
+TEST_F(Preflight, WithWhatARunBeganIsOfNoConcernWhenItGoesOn) {
+  config.model.weights = "/nowhere/hf";
+  EXPECT_THAT(says(), ElementsAre(HasSubstr("/nowhere/hf")));
+  const fs::path step = run.checkpoints() / "step-00000010";
+  test::write_manifest(step, config, model);
+  scratch.write("run/config.toml", config::to_toml(config));
+  EXPECT_THAT(says(), IsEmpty());
+  config.run.resume = step.string();
+  run.path = scratch.path() / "other";
+  EXPECT_THAT(says(), IsEmpty());
+  config.lora.rank = 4;
+  config.lora.weights = "/nowhere/adapters";
+  model.adapters = config::adapters_of(config.lora);
+  EXPECT_THAT(says(), Contains(HasSubstr("/nowhere/hf"))) << "adapters lie beside the weights";
+  EXPECT_THAT(says(), Not(Contains(HasSubstr("/nowhere/adapters"))));
+}
+
 TEST_F(Preflight, AnotherProgramLooksAtItsOwnFiles) {
   config.rank.command = {"true"};
   config.data.tokens = "/nowhere";
