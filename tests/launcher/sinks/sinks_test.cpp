@@ -198,6 +198,19 @@ TEST_F(SinksTest, TheTextfileHasTheNewestValuesAndGoesWithItsSink) {
   EXPECT_FALSE(files::is_there(prom));
 }
 
+TEST_F(SinksTest, AFileThatWasThereIsNotRemovedBeforeItIsReplaced) {
+  const auto prom = scratch_.write("run.prom", "of an earlier run\n");
+  add<OpenMetrics>(prom, "a");
+  sinks_.clear();
+  EXPECT_EQ(files::read_text(prom), "of an earlier run\n");
+}
+
+TEST_F(SinksTest, NoFileOfAnotherKindIsReplaced) {
+  const auto refused = test::refusal_of([&] { OpenMetrics(scratch_.write("thesis.tex", "precious"), "a"); });
+  EXPECT_EQ(refused.exit, Exit::usage);
+  EXPECT_THAT(refused.text, HasSubstr("its name does not end in .prom"));
+}
+
 TEST_F(SinksTest, LossesBySourceAndMemoryHaveTheirTagsAndNames) {
   const auto line = nlohmann::json::parse(
       R"({"step":1,"loss_by_source":{"web":2.5,"a \"code\"":1.5,"none":null},"mfu":0.5,"device_peak_bytes":7})");
