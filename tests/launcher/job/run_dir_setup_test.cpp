@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launcher/job/job_monitor.hpp"
 #include "launcher/job/preparation.hpp"
 #include "launcher/job/run_history.hpp"
 #include "launcher/plan/survival.hpp"
@@ -62,6 +63,7 @@ TEST_F(RunDirSetup, what_the_group_may_read_is_said_by_the_umask) {
     set_up();
     ::umask(before);
     EXPECT_EQ(mode(run.path), folder);
+    EXPECT_EQ(comment_interval(run, 300), mask == 022u ? 300 : 0) << "everybody reads the job's comment";
     for (const auto& inside : {run.terms(), run.events(), run.checkpoints(), run.logs()})
       EXPECT_EQ(mode(inside), folder) << inside;
     for (const auto& readable : {run.settings(), run.model(), run.plan(), run.script()}) {
