@@ -111,8 +111,9 @@ std::vector<AccountLimits> read_limits(std::string_view out) {
 
 Availability availability(const std::string& user, std::chrono::milliseconds limit) {
   Availability now;
-  now.nodes = read_present_nodes(
-      answer({"sinfo", "--noheader", "--all", "--Node", "--format=%N|%P|%a|%l|%T|%G"}, limit));
+  // Without --all: it would list partitions that are closed to this user, too.
+  now.nodes =
+      read_present_nodes(answer({"sinfo", "--noheader", "--Node", "--format=%N|%P|%a|%l|%T|%G"}, limit));
   const auto try_to = [&](const char* what, const auto& work) {
     try {
       work();

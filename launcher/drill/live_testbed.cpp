@@ -135,7 +135,8 @@ std::string LiveTestbed::submit(const std::string& name, const std::vector<std::
   const fs::path model = folder.string() + ".model.toml", job = folder.string() + ".job.toml";
   files::replace_atomically(model, config::to_toml(config::load_model(config.model.file)), 0644);
   config.model.file = inside(model).string();
-  files::replace_atomically(job, config::to_toml(config), 0644);
+  // In a minipod another user reads it.
+  files::replace_atomically(job, config::to_toml(config), script_.empty() ? files::for_owner : 0644);
   const std::string out = must(in_cluster({program(), "submit", inside(job).string(), "--parsable"}),
                                submit_limit, "the job cannot be submitted");
   return std::to_string(slurm::read_submitted(last_line(out)));

@@ -273,6 +273,14 @@ std::string allocation_name(slurm::JobId job, int restarts, bool again_by_hand, 
   return first + "." + std::to_string(tries + 1);
 }
 
+int comment_interval(const RunDir& run, int asked_s) {
+  using std::filesystem::perms;
+  constexpr perms needed = perms::group_read | perms::group_exec;
+  std::error_code unknown;
+  const perms given = std::filesystem::status(run.path, unknown).permissions();
+  return !unknown && (given & needed) == needed ? asked_s : 0;
+}
+
 int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   const auto env = slurm::job_env();
   confirm_owner(run, env.job, cluster);
@@ -283,7 +291,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   const auto here = allocation(cluster, env);
   const Plan plan = make_plan(config, model, facts, here.nodes, here.batch_host);
   for (const auto& warning : plan.warnings) log::warn("{}", warning);
-  write_plan(run, plan_for_group(plan, config.rank));
+  write_plan(run, plan_for_group(plan, config));
   Roster roster = make_roster(plan, cluster, env.job, config.supervise.port);
   roster.work = rank_work(plan, config, model, facts);
   roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), replay(run));
@@ -310,7 +318,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   steps.into_image = [config, mounts = mounts_of(config, facts, run, this_program())](
                          slurm::StepRequest& step) { run_in_image(step, config, mounts); };
   steps.patience_s = std::max<double>(shared_start_s, config.supervise.start_s);
-  ProgressTeller::Setup told{run, env.job, roster.job, {}, config.slurm.comment_s};
+  ProgressTeller::Setup told{run, env.job, roster.job, {}, comment_interval(run, config.slurm.comment_s)};
   told.facts.name = config.run.name;
   told.facts.steps = config.train.steps;
   told.facts.own_trainer = own_trainer(config.rank);

@@ -17,6 +17,10 @@ struct RunState;
 /// batch script, which starts a killed job monitor again to read the outcome that it missed. Pure.
 std::string allocation_name(slurm::JobId job, int restarts, bool again_by_hand, const RunState& before);
 
+/// Seconds between updates of the job's comment; 0: it gets none. SLURM shows comments to everybody, so a run
+/// whose directory is closed to its group gets none, whatever slurm.comment_s is (`asked_s`).
+int comment_interval(const RunDir& run, int asked_s);
+
 /// Runs inside an allocation. Throws Error before anything was started; afterwards returns the run's exit
 /// code, or 128 + signal.
 int monitor_job(const RunDir& run, slurm::Cluster& cluster);

@@ -13,6 +13,7 @@
 #include "launcher/job/job_script.hpp"
 #include "launcher/job/run_history.hpp"
 #include "launcher/job/run_owner.hpp"
+#include "launcher/plan/survival.hpp"
 #include "launcher/plan/topology.hpp"
 #include "slurm/job_env.hpp"
 #include "slurm/site.hpp"
@@ -103,7 +104,7 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
   look.problems.refuse();
   Preparation out{look.run, std::move(look.files), std::move(look.plan).value(), std::move(submission)};
   for (const std::string& doubt : look.problems.doubts()) out.plan.warnings.push_back(doubt);
-  out.files.plan = to_json(plan_for_group(out.plan, out.files.config.rank)).dump(2) + "\n";
+  out.files.plan = to_json(plan_for_group(out.plan, out.files.config)).dump(2) + "\n";
   return out;
 }
 
@@ -121,10 +122,12 @@ void check_cluster_file(const config::ClusterFacts& facts) {
       "'export HOLDFAST_SET_CLUSTER__FILE=FILE'?");
 }
 
-Plan plan_for_group(Plan plan, const config::Rank& rank) {
+Plan plan_for_group(Plan plan, const config::RunConfig& config) {
+  const auto& own = config.rank.environment;
   for (auto& variable : plan.environment)
-    if (std::ranges::find(rank.environment, variable) != rank.environment.end())
+    if (std::ranges::find(own, variable) != own.end())
       variable = variable.substr(0, variable.find('=') + 1) + config::not_shown;
+  plan.program = program_says(config::without_secrets(config));
   return plan;
 }
 

@@ -35,8 +35,9 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
 /// its cluster otherwise.
 void check_cluster_file(const config::ClusterFacts& facts);
 
-/// The plan as the run directory's group may read it: of variables that a user has set, only the names.
-Plan plan_for_group(Plan plan, const config::Rank& rank);
+/// The plan as the run directory's group may read it: of variables that a user has set, only the names, and
+/// of another program's command no arguments.
+Plan plan_for_group(Plan plan, const config::RunConfig& config);
 
 /// Called by the job itself: takes the run directory, unless the job owns it already, and writes its files.
 /// Throws Error as RunDirClaim does.

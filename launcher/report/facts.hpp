@@ -36,9 +36,11 @@ std::optional<nlohmann::json> last_metrics_line(const std::filesystem::path& fil
 
 struct Facts {
   std::string dir, name;
-  std::int64_t steps = 0;                       ///< train.steps
-  std::vector<config::SettingChange> settings;  ///< that differ from their defaults; `before` is the default
-  std::string all_settings;                     ///< TOML
+  std::int64_t steps = 0;  ///< train.steps; 0: the ranks run another program, to which it says nothing
+  /// That differ from their defaults; `before` is the default. Here and below without what may be secret,
+  /// also where the owner asks: a report is handed on.
+  std::vector<config::SettingChange> settings;
+  std::string all_settings;  ///< TOML
   std::vector<LogEntry> events;
   RunState state;         ///< replayed from them
   nlohmann::json result;  ///< fields of result.json; those of the file where it tells of this end of the run

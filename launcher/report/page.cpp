@@ -83,7 +83,10 @@ Section result_section(const Facts& f) {
   row("exit code", whole(part(r, "exit_code")));
   const std::string step = whole(part(r, "final_step"));
   const auto& last = f.metrics.loss.last();
-  row("steps done", step.empty() ? last ? fmt::format("{} of {}", last->step, f.steps) : "" : step);
+  if (!step.empty() || last)
+    row("steps done", !step.empty() ? step
+                      : f.steps > 0 ? fmt::format("{} of {}", last->step, f.steps)
+                                    : std::to_string(last->step));
   if (part(r, "final_loss").is_number())
     row("final loss", fmt::format("{:.6f} nats per token", number(part(r, "final_loss"))));
   row("tokens", whole(part(r, "tokens")));
@@ -341,7 +344,7 @@ Section settings_section(const Facts& f) {
   s.paragraphs.push_back("These differ from the defaults:");
   s.table.header = {"setting", "value", "default"};
   for (const auto& setting : f.settings) s.table.rows.push_back({setting.key, setting.now, setting.before});
-  s.folded_title = "All settings (config.toml)";
+  s.folded_title = "All settings (settings.toml)";
   s.folded = f.all_settings;
   return s;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast::launcher::sinks {
@@ -80,9 +81,14 @@ std::string text_of(const std::vector<Family>& families, const std::string& run)
 }
 
 OpenMetrics::OpenMetrics(std::filesystem::path file, std::string run)
-    : file_(std::move(file)), run_(std::move(run)) {}
+    : file_(std::move(file)), run_(std::move(run)) {
+  if (file_.extension() != ".prom")  // a file of another kind would be replaced
+    throw Error(Exit::usage, "metrics are not written to " + file_.string(),
+                "its name does not end in .prom, and node_exporter reads no other", "Name it NAME.prom?");
+}
 
 OpenMetrics::~OpenMetrics() {
+  if (!is_written_) return;
   std::error_code gone_already;
   std::filesystem::remove(file_, gone_already);
 }
@@ -130,6 +136,7 @@ std::string OpenMetrics::text() const {
 void OpenMetrics::flush() {
   if (!changed_) return;
   files::replace_atomically(file_, text(), 0644);
+  is_written_ = true;
   changed_ = false;
 }
 

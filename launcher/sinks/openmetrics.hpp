@@ -24,10 +24,12 @@ std::string text_of(const std::vector<Family>& families, const std::string& run)
 /// What the record of a run says: goodput, failures, nodes, checkpoints.
 std::vector<Family> families_of(const StatusFacts& facts);
 
-/// The file is replaced as a whole, and removed with this object: nobody scrapes a run that is over.
+/// The file is replaced as a whole, and removed with this object if that has written it: nobody scrapes a run
+/// that is over.
 class OpenMetrics : public Sink {
  public:
-  /// `run` is the label of all metrics. The name of the file must end in .prom for node_exporter.
+  /// `run` is the label of all metrics. Throws Error (usage) when the name of the file does not end in .prom,
+  /// as node_exporter wants it.
   OpenMetrics(std::filesystem::path file, std::string run);
   ~OpenMetrics() override;
   OpenMetrics(const OpenMetrics&) = delete;
@@ -46,7 +48,7 @@ class OpenMetrics : public Sink {
   nlohmann::json last_, last_save_;
   std::vector<Family> recorded_;
   double save_stall_s_ = 0, data_wait_s_ = 0;
-  bool changed_ = false;
+  bool changed_ = false, is_written_ = false;
 };
 
 }  // namespace holdfast::launcher::sinks

@@ -48,7 +48,6 @@ std::vector<Family> families_of(const StatusFacts& f) {
   double lost_steps = 0;
   for (const auto& attempt : s.attempts) lost_steps += static_cast<double>(attempt.lost_steps);
   std::vector<Family> out{
-      {"holdfast_planned_steps", "Steps of the run.", {}, one(static_cast<double>(f.steps))},
       {"holdfast_goodput_ratio",
        "Share of the time in which steps were done that last.",
        {},
@@ -62,6 +61,8 @@ std::vector<Family> families_of(const StatusFacts& f) {
       nodes_of(f),
       failures_of(s),
       time_of(s)};
+  if (f.own_trainer)  // train.steps says nothing to another program
+    out.push_back({"holdfast_planned_steps", "Steps of the run.", {}, one(static_cast<double>(f.steps))});
   if (s.durable_step >= 0 && s.durable_at) {
     out.push_back({"holdfast_durable_step",
                    "Step of the newest durable checkpoint.",

@@ -4,12 +4,15 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
@@ -20,12 +23,13 @@ namespace holdfast {
 namespace {
 
 constexpr std::size_t capture_limit = 64u << 20;
+constexpr int lowest_priority = 19;
 
 struct Streams {
   int in = -1, out = -1, err = -1;  ///< -1: inherit
 };
 
-[[noreturn]] void child_main(const Command& command, Streams streams, char* const* argv,
+[[noreturn]] void child_main(const Command& command, Streams streams, char* const* places, char* const* argv,
                              char* const* environment, int report, pid_t parent) {
   // Only async-signal-safe calls from here on: the parent may have threads.
   auto fail = [report] {
@@ -39,6 +43,7 @@ struct Streams {
   if (command.block_sigterm) sigaddset(&blocked, SIGTERM);
   sigprocmask(SIG_SETMASK, &blocked, nullptr);
   if (command.new_session) ::setsid();
+  if (command.low_priority) ::setpriority(PRIO_PROCESS, 0, lowest_priority);
   if (command.die_with_parent) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);  // it died before we asked
@@ -56,13 +61,26 @@ struct Streams {
   if (report != 3) ::dup3(report, 3, O_CLOEXEC);
   report = 3;
   ::syscall(SYS_close_range, 4u, ~0u, 0u);
-  if (environment)
-    ::execvpe(argv[0], argv, environment);
-  else
-    ::execvp(argv[0], argv);
-  const int error = errno;
+  int error = ENOENT;
+  for (; *places; ++places) {
+    if (environment)
+      ::execvpe(*places, argv, environment);
+    else
+      ::execvp(*places, argv);
+    if (error == ENOENT && errno != ENOTDIR) error = errno;  // of the first that is there
+  }
   [[maybe_unused]] const auto ignored = ::write(3, &error, sizeof error);
   ::_exit(127);
+}
+
+/// In the PATH that it gets, where it gets one; execvpe would take that of this process.
+std::vector<std::string> places_of_program(const Command& command) {
+  constexpr std::string_view key = "PATH=";
+  if (command.environment)
+    for (const std::string& entry : *command.environment)
+      if (entry.starts_with(key))
+        return places_in(std::string_view(entry).substr(key.size()), command.argv[0]);
+  return {command.argv[0]};
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
@@ -81,7 +99,8 @@ Error not_started(const std::string& program, int error) {
 
 pid_t spawn(const Command& command, Streams streams) {
   expects(!command.argv.empty(), "a command has a program");
-  const auto argv = pointers(command.argv);
+  const std::vector<std::string> names = places_of_program(command);
+  const auto argv = pointers(command.argv), places = pointers(names);
   std::vector<char*> environment;
   if (command.environment) environment = pointers(*command.environment);
   int report[2];
@@ -89,8 +108,8 @@ pid_t spawn(const Command& command, Streams streams) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0)
-    child_main(command, streams, argv.data(), command.environment ? environment.data() : nullptr, report[1],
-               parent);
+    child_main(command, streams, places.data(), argv.data(),
+               command.environment ? environment.data() : nullptr, report[1], parent);
   const int fork_error = errno;
   ::close(report[1]);
   const files::Fd reader(report[0]);
@@ -107,6 +126,17 @@ pid_t spawn(const Command& command, Streams streams) {
 }
 
 }  // namespace
+
+std::vector<std::string> places_in(std::string_view search_path, const std::string& name) {
+  if (name.find('/') != std::string::npos) return {name};
+  std::vector<std::string> out;
+  for (std::size_t begin = 0, end = 0; end < search_path.size(); begin = end + 1) {
+    end = std::min(search_path.find(':', begin), search_path.size());
+    const std::string folder(search_path.substr(begin, end - begin));
+    out.push_back((folder.empty() ? "." : folder) + "/" + name);
+  }
+  return out;
+}
 
 int exit_status(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);

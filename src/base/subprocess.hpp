@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace holdfast {
@@ -20,11 +21,16 @@ struct Command {
   bool die_with_parent = false;  ///< SIGKILL when the thread that started it ends
   bool block_sigterm = false;    ///< in the child and in its children
   int input = -1;                ///< becomes stdin; inherited when negative
+  bool low_priority = false;     ///< the lowest that there is (19)
 };
 
-/// Starts the program and returns its pid. The caller waits for it. Signals are at their defaults in the
-/// child and not blocked (but see `block_sigterm`), all descriptors above 2 are closed. An Error when the
-/// program cannot be started at all.
+/// Where a program of this name may be, by the folders of a PATH in their order; an empty one is the working
+/// folder. A name with a folder is looked for nowhere else. Pure.
+std::vector<std::string> places_in(std::string_view search_path, const std::string& name);
+
+/// Starts the program and returns its pid. Where the environment that it gets has a PATH, it is looked for
+/// there. The caller waits for it. Signals are at their defaults in the child and not blocked (but see
+/// `block_sigterm`), all descriptors above 2 are closed. An Error when the program cannot be started at all.
 pid_t spawn(const Command& command);
 
 struct Finished {

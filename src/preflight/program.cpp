@@ -2,10 +2,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <sstream>
 
 #include "src/base/env.hpp"
+#include "src/base/subprocess.hpp"
 #include "src/preflight/checks.hpp"
 #include "src/preflight/paths.hpp"
 
@@ -15,23 +16,17 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The PATH in which the ranks will find a program without a folder in its name.
-std::string search_path(const config::Rank& rank) {
+std::string search_path(const Subject& subject) {
   std::string path = env::get("PATH").value_or("/bin:/usr/bin");
-  for (const std::string& entry : rank.environment)
-    if (entry.starts_with("PATH=")) path = entry.substr(5);
+  for (const auto* environment : {&subject.facts.environment, &subject.config.rank.environment})
+    for (const std::string& entry : *environment)
+      if (entry.starts_with("PATH=")) path = entry.substr(5);
   return path;
 }
 
 bool is_program(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
-}
-
-bool is_in(const std::string& search_path, const std::string& name) {
-  std::istringstream folders(search_path);
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (is_program(fs::path(folder.empty() ? "." : folder) / name)) return true;
-  return false;
 }
 
 }  // namespace
@@ -46,7 +41,9 @@ void check_program(const Subject& subject, Problems& problems) {
         {Exit::usage, fmt::format("there is no program '{}'", name), std::move(why), std::move(hint)});
   };
   if (name.find('/') == std::string::npos) {
-    if (const std::string searched = search_path(rank); !is_in(searched, name))
+    const std::string searched = search_path(subject);
+    if (std::ranges::none_of(places_in(searched, name),
+                             [&](const fs::path& place) { return is_program(rank.directory / place); }))
       absent(fmt::format("rank.command names it, and it is not in PATH ({})", searched),
              "Name it with its folder, or set PATH in rank.environment?");
   } else if (const std::string why = why_absent(name); !why.empty()) {

@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -19,10 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Bytes that a user may still write there.
+/// Bytes that a user may still write there; nothing: the file system does not say.
 std::optional<std::int64_t> free_bytes(const fs::path& path) {
   struct statvfs facts {};
-  if (::statvfs(path.c_str(), &facts) != 0) return {};
+  if (::statvfs(path.c_str(), &facts) != 0 || facts.f_blocks == 0) return {};
   return static_cast<std::int64_t>(facts.f_bavail) * static_cast<std::int64_t>(facts.f_frsize);
 }
 
@@ -66,9 +67,22 @@ std::vector<std::pair<std::string, fs::path>> paths_of(const Subject& subject) {
   return out;
 }
 
+/// As it is written, and where its links lead.
+std::array<fs::path, 2> names_of(const fs::path& path) {
+  std::error_code unknown;
+  return {path, fs::weakly_canonical(path, unknown)};
+}
+
+/// By any of their names.
 bool is_below(const fs::path& path, const fs::path& folder) {
-  const auto [end, ignored] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
-  return end == folder.end() || (end->empty() && std::next(end) == folder.end());
+  const auto begins_with = [](const fs::path& inner, const fs::path& outer) {
+    const auto [end, ignored] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
+    return !outer.empty() && (end == outer.end() || (end->empty() && std::next(end) == outer.end()));
+  };
+  for (const fs::path& inner : names_of(path))
+    for (const fs::path& outer : names_of(folder))
+      if (begins_with(inner, outer)) return true;
+  return false;
 }
 
 }  // namespace

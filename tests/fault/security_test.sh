@@ -67,6 +67,7 @@ a_colleague_looks() {
   answer=$(colleague report --markdown "$dir")
   check "gets a report" holds "$answer" 'Report of the run security'
   check "without what may be secret" holds "$answer" 'TOKEN=(not shown)'
+  check "nor does the owner hand it on" holds "$(mini exec holdfast report --markdown "$dir")" 'TOKEN=(not shown)'
   check "gives no orders" denied colleague ctl "$dir" save
   check "and is told why" holds "$(colleague ctl "$dir" save)" "only holdfast gives orders to this run"
   check "nobody but the owner reads all settings" denied intruder "$node" cat "$dir/config.toml"

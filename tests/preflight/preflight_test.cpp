@@ -15,6 +15,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class Preflight : public ::testing::Test {
  protected:
@@ -100,6 +101,23 @@ TEST_F(Preflight, WeightsOfARunAreThoseOfItsNewestCheckpoint) {
                                     "model/model.embed_tokens.weight)")));
 }
 
+TEST_F(Preflight, WithWhatARunBeganIsOfNoConcernWhenItGoesOn) {
+  config.model.weights = "/nowhere/hf";
+  EXPECT_THAT(says(), ElementsAre(HasSubstr("/nowhere/hf")));
+  const fs::path step = run.checkpoints() / "step-00000010";
+  test::write_manifest(step, config, model);
+  scratch.write("run/config.toml", config::to_toml(config));
+  EXPECT_THAT(says(), IsEmpty());
+  config.run.resume = step.string();
+  run.path = scratch.path() / "other";
+  EXPECT_THAT(says(), IsEmpty());
+  config.lora.rank = 4;
+  config.lora.weights = "/nowhere/adapters";
+  model.adapters = config::adapters_of(config.lora);
+  EXPECT_THAT(says(), Contains(HasSubstr("/nowhere/hf"))) << "adapters lie beside the weights";
+  EXPECT_THAT(says(), Not(Contains(HasSubstr("/nowhere/adapters"))));
+}
+
 TEST_F(Preflight, AnotherProgramLooksAtItsOwnFiles) {
   config.rank.command = {"true"};
   config.data.tokens = "/nowhere";
@@ -109,6 +127,23 @@ TEST_F(Preflight, AnotherProgramLooksAtItsOwnFiles) {
   config.container.image = "an/image";
   config.rank.command = {"no-such-program"};
   EXPECT_THAT(says(), IsEmpty()) << "it lies in the image";
+}
+
+TEST_F(Preflight, TheProgramIsLookedForInThePathOfTheRanks) {
+  fs::permissions(scratch.write("bin/trainer", "#!/bin/sh\n"), fs::perms::owner_all);
+  const std::string bin = "PATH=" + (scratch.path() / "bin").string();
+  config.rank.command = {"trainer"};
+  EXPECT_THAT(says(), ElementsAre(HasSubstr("there is no program 'trainer'")));
+  config.rank.environment = {bin + ":/usr/bin"};
+  EXPECT_THAT(says(), IsEmpty());
+  config.rank.environment = {};
+  facts.environment = {bin};
+  EXPECT_THAT(says(), IsEmpty()) << "the cluster file's";
+  config.rank.environment = {"PATH=/usr/bin"};
+  EXPECT_THAT(says(), ElementsAre(HasSubstr("it is not in PATH (/usr/bin)"))) << "the job's is the later one";
+  config.rank.environment = {"PATH=bin"};
+  config.rank.directory = scratch.path().string();
+  EXPECT_THAT(says(), IsEmpty()) << "from where the ranks work";
 }
 
 TEST_F(Preflight, CheckpointsNeedRoom) {
@@ -130,6 +165,26 @@ TEST_F(Preflight, NodesSeeSharedFoldersOnly) {
   run.path = "/dev/shm/runs/a";
   EXPECT_THAT(look().doubts(), Contains(HasSubstr("run.dir /dev/shm/runs/a is on a file system of this "
                                                   "machine alone (tmpfs)")));
+}
+
+TEST_F(Preflight, SharedFoldersMayBeNamedByTheirLinks) {
+  const fs::path real = scratch.path() / "lustre", link = scratch.path() / "scratch";
+  fs::create_directories(real / "me");
+  fs::create_directory_symlink(real, link);
+  config.data.tokens = test::write_tokens(link / "me/tokens.bin");
+  run.path = real / "me/run";  // run.dir is resolved
+  facts.shared = {link.string()};
+  EXPECT_THAT(says(), IsEmpty());
+  facts.shared = {real.string()};
+  EXPECT_THAT(says(), IsEmpty());
+  facts.shared = {(scratch.path() / "lustre2").string()};
+  EXPECT_EQ(says().size(), 2u);
+}
+
+TEST_F(Preflight, AFileSystemThatDoesNotSayItsSizeHasRoom) {
+  run.path = "/proc/self/run";  // it has no blocks
+  checkpoint_bytes = INT64_MAX / 8;
+  EXPECT_THAT(says(), Not(Contains(HasSubstr("there is no room"))));
 }
 
 TEST_F(Preflight, ADamagedCheckpointIsSaidBeforeItIsPassedOver) {

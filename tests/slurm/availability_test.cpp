@@ -11,6 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pair;
 using ::testing::SizeIs;
 
@@ -86,6 +87,7 @@ TEST(Availability, what_fails_alone_is_said) {
   ASSERT_THAT(now.unknown, SizeIs(2)) << "no accounting is no failure";
   EXPECT_THAT(now.unknown[0], HasSubstr("topology: "));
   EXPECT_THAT(tools.calls(), HasSubstr("user=me\n"));
+  EXPECT_THAT(tools.calls(), Not(HasSubstr("--all\n"))) << "it lists partitions that are closed to the user";
   tools.answer("sinfo", "", "sinfo: error: Unable to contact slurm controller", 1);
   EXPECT_THROW(availability("me", std::chrono::seconds(20)), Error);
 }

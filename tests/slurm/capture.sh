@@ -71,7 +71,7 @@ as_root scontrol update nodename=dgx003 state=down reason=gone
 as_root scontrol create reservation ReservationName=course StartTime=now Duration=120 Nodes=dgx004 Users=holdfast
 reserved() { [[ $(mini sinfo --noheader --Node --nodes=dgx004 --format=%T) == reserved ]]; }
 soon 60 reserved
-keep present_nodes.txt sinfo --noheader --all --Node '--format=%N|%P|%a|%l|%T|%G'
+keep present_nodes.txt sinfo --noheader --Node '--format=%N|%P|%a|%l|%T|%G'
 keep reservations.txt scontrol --oneliner show reservation
 as_root scontrol delete ReservationName=course
 as_root scontrol update nodename=dgx003 state=resume

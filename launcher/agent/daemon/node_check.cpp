@@ -19,13 +19,13 @@ namespace {
 constexpr std::chrono::seconds check_limit{15};
 constexpr std::size_t hash_digits = 16;
 
-/// With the lowest priority: the node may be training.
+/// The node may be training.
 Command low_priority(std::vector<std::string> argv, std::vector<std::string> environment) {
   Command command;
-  command.argv = {"nice", "-n", "19"};
-  command.argv.insert(command.argv.end(), argv.begin(), argv.end());
+  command.argv = std::move(argv);
   command.environment = std::move(environment);
   command.die_with_parent = true;
+  command.low_priority = true;
   return command;
 }
 

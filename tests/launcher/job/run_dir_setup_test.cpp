@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <nlohmann/json.hpp>
+
+#include "launcher/job/job_monitor.hpp"
+#include "launcher/job/preparation.hpp"
 #include "launcher/job/run_history.hpp"
+#include "launcher/plan/survival.hpp"
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
 #include "src/config/shown.hpp"
@@ -58,6 +63,7 @@ TEST_F(RunDirSetup, what_the_group_may_read_is_said_by_the_umask) {
     set_up();
     ::umask(before);
     EXPECT_EQ(mode(run.path), folder);
+    EXPECT_EQ(comment_interval(run, 300), mask == 022u ? 300 : 0) << "everybody reads the job's comment";
     for (const auto& inside : {run.terms(), run.events(), run.checkpoints(), run.logs()})
       EXPECT_EQ(mode(inside), folder) << inside;
     for (const auto& readable : {run.settings(), run.model(), run.plan(), run.script()}) {
@@ -70,6 +76,20 @@ TEST_F(RunDirSetup, what_the_group_may_read_is_said_by_the_umask) {
     EXPECT_EQ(shown.command, (std::vector<std::string>{"/usr/bin/env", config::not_shown}));
     EXPECT_EQ(shown.environment, std::vector<std::string>{std::string("TOKEN=") + config::not_shown});
   }
+}
+
+TEST_F(RunDirSetup, the_groups_plan_has_no_argument_and_no_value_of_the_users) {
+  config::RunConfig config = wanted.config;
+  config.rank.command = {"python3", "train.py", "--token=hunter2"};
+  config.rank.environment = {"TOKEN=hunter2"};
+  Plan plan;
+  plan.program = program_says(config);
+  plan.environment = {"NCCL_DEBUG=WARN", "TOKEN=hunter2"};
+  const Plan shown = plan_for_group(plan, config);
+  EXPECT_EQ(to_json(shown).dump().find("hunter2"), std::string::npos);
+  EXPECT_THAT(shown.program.at(0), HasSubstr("python3"));
+  EXPECT_EQ(shown.program.size(), plan.program.size());
+  EXPECT_EQ(shown.environment.at(0), "NCCL_DEBUG=WARN");
 }
 
 TEST_F(RunDirSetup, makes_a_private_directory_that_reads_back) {

@@ -152,12 +152,36 @@ TEST_F(ReportTest, TextOfTheRunIsNeverMarkup) {
   EXPECT_THAT(text, HasSubstr("\\| \\`b\\`"));
 }
 
+TEST_F(ReportTest, WhatMayBeSecretIsNotHandedOnByTheOwner) {
+  scratch.write("config.toml",
+                "[run]\nname = \"made up\"\n[rank]\ncommand = [\"python3\", \"--token=hunter2\"]\n"
+                "environment = [\"WANDB_API_KEY=hunter2\"]\n[slurm]\nextra = [\"--comment=hunter2\"]\n"
+                "[container]\nextra = [\"--container-env=hunter2\"]\n");
+  for (const std::string& text : {html(page_of(facts())), markdown(page_of(facts()))}) {
+    EXPECT_THAT(text, Not(HasSubstr("hunter2")));
+    EXPECT_THAT(text, HasSubstr("WANDB_API_KEY=(not shown)"));
+    EXPECT_THAT(text, HasSubstr("python3")) << "the program stays";
+  }
+}
+
 TEST_F(ReportTest, NeedsNothingFromElsewhere) {
   write_events();
   write_metrics();
   const std::string page = html(page_of(facts()));
   for (const char* outside : {"<script", "<link", "<img", "src=", "href=", "url(", "@import"})
     EXPECT_THAT(page, Not(HasSubstr(outside)));
+}
+
+TEST_F(ReportTest, OfAnotherProgramItHasWhatThatReports) {
+  scratch.write("config.toml", "[run]\nname = \"made up\"\n[rank]\ncommand = [\"python3\", \"train.py\"]\n");
+  std::string lines;
+  for (int step : {1, 2, 3, 2, 3, 4})  // two of them are done again
+    lines += nlohmann::json{{"step", step}, {"loss", 5.0 - step}, {"tokens_per_s", 64.0}}.dump() + "\n";
+  scratch.write("logs/metrics.jsonl", lines);
+  const auto read = facts();
+  EXPECT_EQ(read.metrics.lines, 6);
+  EXPECT_EQ(page_of(read).sections.at(1).plots.size(), 2u) << "loss and throughput";
+  EXPECT_THAT(markdown(page_of(read)), HasSubstr("| steps done | 4 |")) << "train.steps is not the program's";
 }
 
 TEST_F(ReportTest, OfARunThatHasNotStarted) {

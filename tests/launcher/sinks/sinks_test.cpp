@@ -4,6 +4,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <regex>
@@ -197,6 +198,19 @@ TEST_F(SinksTest, TheTextfileHasTheNewestValuesAndGoesWithItsSink) {
   EXPECT_FALSE(files::is_there(prom));
 }
 
+TEST_F(SinksTest, AFileThatWasThereIsNotRemovedBeforeItIsReplaced) {
+  const auto prom = scratch_.write("run.prom", "of an earlier run\n");
+  add<OpenMetrics>(prom, "a");
+  sinks_.clear();
+  EXPECT_EQ(files::read_text(prom), "of an earlier run\n");
+}
+
+TEST_F(SinksTest, NoFileOfAnotherKindIsReplaced) {
+  const auto refused = test::refusal_of([&] { OpenMetrics(scratch_.write("thesis.tex", "precious"), "a"); });
+  EXPECT_EQ(refused.exit, Exit::usage);
+  EXPECT_THAT(refused.text, HasSubstr("its name does not end in .prom"));
+}
+
 TEST_F(SinksTest, LossesBySourceAndMemoryHaveTheirTagsAndNames) {
   const auto line = nlohmann::json::parse(
       R"({"step":1,"loss_by_source":{"web":2.5,"a \"code\"":1.5,"none":null},"mfu":0.5,"device_peak_bytes":7})");
@@ -245,6 +259,16 @@ TEST_F(SinksTest, TheTextfileSaysWhatTheRecordSays) {
   EXPECT_THAT(text, HasSubstr("holdfast_lost_steps_total{run=\"r\"} 3\n"));
   EXPECT_THAT(text, HasSubstr("holdfast_durable_timestamp_seconds{run=\"r\"} 1.5\n"));
   EXPECT_THAT(text, HasSubstr("holdfast_time_seconds{run=\"r\",use=\"productive\"} 0\n"));
+}
+
+TEST_F(SinksTest, NobodyKnowsHowManyStepsAnotherProgramHasToDo) {
+  const auto has_it = [](bool own_trainer) {
+    StatusFacts facts{.name = "r", .steps = 100};
+    facts.own_trainer = own_trainer;
+    return std::ranges::count(families_of(facts), "holdfast_planned_steps", &Family::name) == 1;
+  };
+  EXPECT_TRUE(has_it(true));
+  EXPECT_FALSE(has_it(false));
 }
 
 /// Names of ours in a text.
