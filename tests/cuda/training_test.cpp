@@ -106,7 +106,6 @@ TEST_F(GpuTraining, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
       {2, {"shard.strategy=no_shard", "train.activation_checkpointing=selective"}, {}},
       {2, {"shard.strategy=full_shard", "shard.prefetch_forward=0", "shard.prefetch_backward=2"}, {}},
       {2, {"shard.strategy=shard_grad_op", "train.activation_checkpointing=full"}, {"HOLDFAST_SIM_GUARD=1"}},
-      {4, {"shard.strategy=full_shard", "shard.prefetch_forward=2", "shard.prefetch_backward=0"}, {}},
       {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.activation_checkpointing=attention"}, {}},
       {4,
        {"shard.strategy=hfsdp", "shard.group=2", "train.activation_checkpointing=full",
@@ -124,7 +123,9 @@ TEST_F(GpuTraining, DigestAndLossesAreTheSameOnSeveralNodes) {
       // Shard groups inside a node, replicas between nodes: a GPU for each node.
       {4, {"shard.strategy=hfsdp", "shard.group=2"}, {"HOLDFAST_SIM_NODE_RANKS=2"}},
       {4, {"shard.strategy=hybrid_shard", "shard.group=2"}, {"HOLDFAST_SIM_NODE_RANKS=2"}},
-      {4, {"shard.strategy=full_shard"}, {"HOLDFAST_SIM_NODE_RANKS=2", "HOLDFAST_SHARE_GPU=0"}},
+      {4,
+       {"shard.strategy=full_shard", "shard.prefetch_forward=2", "shard.prefetch_backward=0"},
+       {"HOLDFAST_SIM_NODE_RANKS=2", "HOLDFAST_SHARE_GPU=0"}},
   });
 }
 

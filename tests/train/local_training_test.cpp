@@ -183,14 +183,18 @@ TEST_F(LocalTraining, CheckpointsAreThoseOfTrainingWithoutIt) {
 TEST_F(LocalTraining, AKilledRunLeavesACommonStepAndGoesOnFromThere) {
   const int times = std::stoi(env::get("HOLDFAST_KILLS").value_or("3"));
   constexpr int world = 2;
-  const Sets run_sets = {"train.steps=300", "checkpoint.every=0", "shard.strategy=full_shard"};
+  const Sets run_sets = {"train.steps=60", "checkpoint.every=0", "shard.strategy=full_shard",
+                         "drill.allowed=true"};
   ASSERT_EQ(train(world, "whole", run_sets).status, 0);
   for (int time = 0; time < times; ++time) {
     const std::string dir = "run" + std::to_string(time);
     const Sets sets = with_local(run_sets);
+    std::filesystem::create_directory(folder_ / dir);
+    write(dir + "/hold", "0 300");  // the last step is not taken
     std::thread killer([&] { kill_when(dir, 5, std::chrono::microseconds(1700 * (time + 1) % 23'000)); });
     const Finished done = train(world, dir, sets);
     killer.join();
+    std::filesystem::remove(folder_ / dir / "hold");
     ASSERT_NE(done.status, 0) << "it was killed";
     const auto finished = lines(dir);
     ASSERT_GE(finished, 5);

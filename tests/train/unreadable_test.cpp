@@ -67,6 +67,20 @@ class Unreadable : public TrainingFixture {
     EXPECT_EQ(losses(dir), losses("whole"));
   }
 
+  /// Every second pair of a reason and an illness; of what is not there (ENOENT), which code tells apart,
+  /// all.
+  static std::vector<Illness> pairs(const std::vector<Illness>& ills) {
+    std::vector<Illness> out;
+    int parity = 0;
+    for (const int reason : {ELOOP, EIO, ESTALE, EACCES, ENOENT}) {
+      for (std::size_t i = parity++ % 2; i < ills.size(); i += reason == ENOENT ? 1 : 2) {
+        out.push_back(ills[i]);
+        out.back().reason = reason;
+      }
+    }
+    return out;
+  }
+
   const Sets until_7 = {"train.steps=7", "optim.schedule=constant"};
   using TrainingFixture::checkpoint;
 };
@@ -80,7 +94,7 @@ constexpr const char* tokens = "/tokens.bin";
 TEST_F(Unreadable, TokensForAWhileAndForEver) {
   for (const char* call : {"open", "read"}) {
     begin_again("run");
-    const Finished done = train_with({tokens, EIO, "3", call}, 2, "run", {"optim.schedule=constant"});
+    const Finished done = train_with({tokens, EIO, "1", call}, 2, "run", {"optim.schedule=constant"});
     expect_same_bits(done, "run");
     EXPECT_THAT(done.err, HasSubstr("tokens.bin cannot be read now"));
     begin_again("run");
@@ -94,18 +108,17 @@ TEST_F(Unreadable, TokensForAWhileAndForEver) {
 }
 
 TEST_F(Unreadable, OnceAndNoMore) {
-  for (const int reason : {ELOOP, EIO, ESTALE, EACCES, ENOENT})
-    for (const Illness& ill : {Illness{manifest, reason, "once"},
-                               {shard, reason, "once"},
-                               {all_checkpoints, reason, "once"},
-                               {manifest, reason, "once", "read"},
-                               {shard, reason, "once", "read"}}) {
-      SCOPED_TRACE(ill.path + ", " + std::strerror(reason) + ", " + ill.call);
-      begin_again("run");
-      const Finished done = train_with(ill, 1, "run", {"optim.schedule=constant"});
-      expect_same_bits(done, "run");
-      EXPECT_THAT(done.err, HasSubstr("failing_reads: " + (folder_ / "run").string()));
-    }
+  for (const Illness& ill : pairs({{manifest, 0, "once"},
+                                   {shard, 0, "once"},
+                                   {all_checkpoints, 0, "once"},
+                                   {manifest, 0, "once", "read"},
+                                   {shard, 0, "once", "read"}})) {
+    SCOPED_TRACE(ill.path + ", " + std::strerror(ill.reason) + ", " + ill.call);
+    begin_again("run");
+    const Finished done = train_with(ill, 1, "run", {"optim.schedule=constant"});
+    expect_same_bits(done, "run");
+    EXPECT_THAT(done.err, HasSubstr("failing_reads: " + (folder_ / "run").string()));
+  }
 }
 
 /// A thousand ranks would read the same file.
@@ -120,11 +133,11 @@ TEST_F(Unreadable, AManifestIsReadByRank0Alone) {
 TEST_F(Unreadable, ForAWhileOnOneRankOrAll) {
   int i = 0;
   const int reasons[] = {ESTALE, EIO, EACCES, ELOOP, ENOENT};
-  for (const Illness& ill : {Illness{manifest, 0, "5"},
-                             {shard, 0, "5"},
-                             {shard, 0, "5", "read"},
-                             {all_checkpoints, 0, "5"},
-                             {manifest, 0, "5", "read"}}) {
+  for (const Illness& ill : {Illness{manifest, 0, "1"},
+                             {shard, 0, "1"},
+                             {shard, 0, "1", "read"},
+                             {all_checkpoints, 0, "1"},
+                             {manifest, 0, "1", "read"}}) {
     const int reason = reasons[i++];
     SCOPED_TRACE(ill.path + ", " + std::strerror(reason) + ", " + ill.call);
     begin_again("run");
@@ -140,19 +153,18 @@ TEST_F(Unreadable, ForEverItEndsToBeContinuedAndNothingIsLost) {
   begin_again("run");
   const auto before = content("run");
   int world = 1;
-  for (const int reason : {ELOOP, EIO, ESTALE, EACCES, ENOENT})
-    for (const Illness& ill : {Illness{manifest, reason, "ever"},
-                               {shard, reason, "ever"},
-                               {all_checkpoints, reason, "ever"},
-                               {shard, reason, "ever", "read"}}) {
-      world = 3 - world;
-      SCOPED_TRACE(ill.path + ", " + std::strerror(reason) + ", " + ill.call);
-      const Finished done = train_with(ill, world, "run", sets);
-      EXPECT_EQ(done.status, 75) << done.err;
-      EXPECT_THAT(done.err, HasSubstr(ill.path == all_checkpoints ? "/checkpoints" : "step-00000007"));
-      EXPECT_THAT(done.err, HasSubstr(fs::path(ill.path).filename().string()));
-      EXPECT_EQ(content("run"), before);
-    }
+  for (const Illness& ill : pairs({{manifest, 0, "ever"},
+                                   {shard, 0, "ever"},
+                                   {all_checkpoints, 0, "ever"},
+                                   {shard, 0, "ever", "read"}})) {
+    world = 3 - world;
+    SCOPED_TRACE(ill.path + ", " + std::strerror(ill.reason) + ", " + ill.call);
+    const Finished done = train_with(ill, world, "run", sets);
+    EXPECT_EQ(done.status, 75) << done.err;
+    EXPECT_THAT(done.err, HasSubstr(ill.path == all_checkpoints ? "/checkpoints" : "step-00000007"));
+    EXPECT_THAT(done.err, HasSubstr(fs::path(ill.path).filename().string()));
+    EXPECT_EQ(content("run"), before);
+  }
   expect_same_bits(train(1, "run", sets), "run");
 }
 

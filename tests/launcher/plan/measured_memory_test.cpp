@@ -10,6 +10,7 @@
 // has to give, and so how much memory is taken that nobody touches, depends on what ran before.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -187,6 +188,7 @@ class MeasuredMemory : public train::TrainingFixture {
   struct Reading {
     std::int64_t bytes = 0, ticks = 0;  // of host memory, and of processors that worked
     bool disk = false;                  ///< a rank waits for it
+    std::vector<int> processes;         ///< of the ranks
     Clock::time_point at = Clock::now();
     /// Ranks that are held look now and then whether they still are.
     bool idle_since(const Reading& last, int ranks) const {
@@ -206,6 +208,7 @@ class MeasuredMemory : public train::TrainingFixture {
       if (program != HOLDFAST_TRAIN) continue;
       while (std::getline(file, argument, '\0') && argument != dir) continue;
       if (argument != dir) continue;
+      out.processes.push_back(std::stoi(pid));
       out.bytes += host_bytes_of(pid);
       out.ticks += ticks_of(pid);
       out.disk = out.disk || waits_for_disk(pid);
@@ -222,10 +225,10 @@ class MeasuredMemory : public train::TrainingFixture {
   }
 
   /// Of the ranks of a run that has saved and is held before its last step, so that all that is kept is
-  /// there, and nothing that a step, a save or the simulator takes for a moment: no rank works any more.
+  /// there, and nothing that a step, a save or the simulator takes for a moment: no rank works any more. Then
+  /// the ranks are killed.
   std::int64_t measured(const config::RunConfig& config, const World& world) {
     const std::string name = "run" + std::to_string(runs_++), dir = path(name);
-    const auto hold = std::filesystem::path(dir) / "hold";
     std::filesystem::create_directories(std::filesystem::path(dir) / "checkpoints");
     const auto resolved = config::resolve(config, facts_of(world));
     files::replace_atomically(std::filesystem::path(dir) / "config.toml", config::to_toml(resolved));
@@ -247,9 +250,10 @@ class MeasuredMemory : public train::TrainingFixture {
         last = now;
       }
     }
-    std::filesystem::remove(hold);
+    const bool held = !over;
+    for (const int rank : last.processes) ::kill(rank, SIGKILL);
     trains.join();
-    EXPECT_EQ(done.status, 0) << done.err;
+    EXPECT_TRUE(held) << done.err;
     std::filesystem::remove_all(dir);
     std::filesystem::remove_all(snapshots_);
     std::filesystem::create_directory(snapshots_);
