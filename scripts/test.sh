@@ -11,8 +11,8 @@ scratch=$(mktemp -d /tmp/hf-XXXXXX) # short: Unix sockets live in it
 clean_up() {
   HOLDFAST_MINIPOD_DIR=$scratch/pod scripts/minipod down --purge >/dev/null 2>&1 || true
   as_root rm -rf "$scratch"
-  # What the tests wrote as root is ours again.
-  ((EUID == 0)) || as_root chown -R "$(id -u):$(id -g)" build/ci 2>/dev/null || true
+  # What the cluster tests wrote as root is ours again.
+  ((EUID == 0)) || as_root chown -R "$(id -u):$(id -g)" build/ci/Testing 2>/dev/null || true
 }
 trap clean_up EXIT
 trap 'exit 130' INT
@@ -26,12 +26,16 @@ cmake --preset ci
 cmake --build --preset ci
 
 chmod 0755 "$scratch" # the cluster's own user comes by
+settings=(env "TMPDIR=$scratch" "HOLDFAST_MINIPOD_DIR=$scratch/pod")
+tests=(ctest --test-dir build/ci --output-on-failure --no-tests=error)
 status=0
 
-# Those on clusters mostly wait. With the small model several of them leave time to each other and to others on two cores.
-step "tests: of one process, of several ranks, and on real SLURM clusters in namespaces, four at a time"
-as_root env "TMPDIR=$scratch" "HOLDFAST_MINIPOD_DIR=$scratch/pod" HOLDFAST_TEST_FAST=1 ctest --test-dir build/ci --output-on-failure \
-  --no-tests=error -LE '^bench$' -j $(($(nproc) + 4)) --resource-spec-file "$PWD/tests/ctest_resources.json" || status=1
+step "tests of one process and of several ranks"
+"${settings[@]}" "${tests[@]}" -LE '^(slurm|fault|bench)$' -j $(($(nproc) + 1)) || status=1 # some of them wait
+
+# Each has a cluster of its own and mostly waits. With the small model several of them leave time to each other on two cores.
+step "tests on real SLURM clusters in namespaces, four at a time"
+as_root "${settings[@]}" HOLDFAST_TEST_FAST=1 "${tests[@]}" -L '^(slurm|fault)$' -LE '^bench$' -j 4 || status=1
 
 if ((status == 0)); then
   step "all tests passed"
