@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -43,8 +44,9 @@ double OutsideWatch::last_life() const {
   return *nth;
 }
 
-void OutsideWatch::seen(const control::RankSeen& what, double now) {
+void OutsideWatch::seen(int node, const control::RankSeen& what, double now) {
   Rank& rank = ranks_[what.rank];
+  rank.node = node;
   rank.looked_at = now;
   if (!what.sign.empty())
     rank.life_at = std::max(rank.life_at, now - 1e-3 * static_cast<double>(what.still_ms));
@@ -71,17 +73,32 @@ std::optional<OutsideWatch::Silence> OutsideWatch::overdue(int world, double now
   });
   if (!all_seen) return std::nullopt;
   std::tie(out.rank, out.why) = culprit();
+  out.named = out.rank >= 0;
+  if (!out.named) out.rank = ranks_.begin()->first;
   out.last_sign = ranks_.at(out.rank).sign;
   return out;
 }
 
 /// In this order: a rank with a stopped process; one that waits in the kernel; the one that uses no processor
-/// time while the others spin; the one that fell silent before all others. Else the first, without a reason.
+/// time while the others spin; the one that fell silent before all others. What most ranks show, on several
+/// nodes, has a cause that they share, such as storage.
 std::pair<int, std::string> OutsideWatch::culprit() const {
+  std::string shared;
   for (const auto& [state, says] :
-       {std::pair('T', "is stopped"), {'t', "is stopped by a debugger"}, {'D', "waits in the kernel"}})
+       {std::pair('T', "is stopped"), {'t', "is stopped by a debugger"}, {'D', "waits in the kernel"}}) {
+    std::vector<int> who;
+    std::set<int> nodes;
     for (const auto& [number, rank] : ranks_)
-      if (rank.state == state) return {number, fmt::format("a process of rank {} {}", number, says)};
+      if (rank.state == state) {
+        who.push_back(number);
+        nodes.insert(rank.node);
+      }
+    if (who.empty()) continue;
+    if (who.size() < ranks_.size() && (nodes.size() == 1 || 2 * who.size() < ranks_.size()))
+      return {who.front(), fmt::format("a process of rank {} {}", who.front(), says)};
+    if (shared.empty())
+      shared = fmt::format("{} of {} ranks have a process that {}", who.size(), ranks_.size(), says);
+  }
   std::vector<std::pair<double, int>> by_life;
   std::vector<int> idle;
   std::size_t busy = 0;
@@ -97,7 +114,7 @@ std::pair<int, std::string> OutsideWatch::culprit() const {
     if (const double before = by_life[1].first - by_life[0].first; before > earlier_s)
       return {by_life[0].second,
               fmt::format("rank {} fell silent {:.3g} s before the others", by_life[0].second, before)};
-  return {ranks_.begin()->first, ""};
+  return {-1, shared};
 }
 
 void OutsideWatch::taken_for_hung(const Silence& silence) { longest_ = std::max(longest_, silence.still_s); }

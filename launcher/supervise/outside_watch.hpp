@@ -25,13 +25,14 @@ class OutsideWatch {
   static constexpr const char* recorded_as = "outside";  ///< among the paces
 
   void new_attempt();
-  void seen(const control::RankSeen& what, double now);
+  void seen(int node, const control::RankSeen& what, double now);
   void ended(int rank) { ranks_.erase(rank); }
 
   struct Silence {
     double still_s = 0, bound_s = 0;
     int rank = -1;
-    std::string why;  ///< the evidence against the rank; empty: any other may be the one
+    bool named = false;  ///< the rank is to blame; else any other may be, and it is the first
+    std::string why;     ///< the evidence against it, or what is seen of several
     std::string last_sign;
   };
   /// Nothing while there may be life, and while one of `world` ranks has not been looked at lately.
@@ -46,6 +47,7 @@ class OutsideWatch {
 
  private:
   struct Rank {
+    int node = -1;
     double looked_at = -1;  ///< < 0: never
     double life_at = -1;    ///< its last sign of life; < 0: none yet
     std::string sign;
@@ -53,7 +55,8 @@ class OutsideWatch {
     char state = '?';
   };
   double last_life() const;
-  std::pair<int, std::string> culprit() const;  ///< and the evidence
+  /// Whose the hang is, and the evidence; -1: nobody is known.
+  std::pair<int, std::string> culprit() const;
 
   config::Supervise limits_;
   std::map<int, Rank> ranks_;

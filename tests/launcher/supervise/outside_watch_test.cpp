@@ -9,7 +9,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Four ranks that are looked at every second; bounds of 10 s and three times the longest silence.
+/// Four ranks on two nodes, looked at every second; bounds of 10 s and three times the longest silence.
 class RanksSeen : public testing::Test {
  protected:
   static config::Supervise limits() {
@@ -22,7 +22,8 @@ class RanksSeen : public testing::Test {
     for (; now < end; now += 1)
       for (int r = 0; r < world; ++r) {
         if (live && r != except) life[r] = now;
-        watch.seen({r, 1, static_cast<std::int64_t>(1e3 * (now - life[r])), sign, cpu[r], state[r]}, now);
+        watch.seen(r / 2, {r, 1, static_cast<std::int64_t>(1e3 * (now - life[r])), sign, cpu[r], state[r]},
+                   now);
       }
   }
   std::optional<OutsideWatch::Silence> overdue() const { return watch.overdue(world, now); }
@@ -54,6 +55,7 @@ TEST_F(RanksSeen, ASilenceLongerThanTheFloorIsAHang) {
   ASSERT_TRUE(overdue());
   EXPECT_EQ(overdue()->bound_s, 10);
   EXPECT_EQ(overdue()->why, "") << "all spin: nobody is known";
+  EXPECT_FALSE(overdue()->named);
 }
 
 TEST_F(RanksSeen, LongerSilencesThanBeforeAreAllowedThreefold) {
@@ -101,6 +103,22 @@ TEST_F(RanksSeen, AStoppedProcessIsNamedBeforeOneThatWaitsInTheKernel) {
   EXPECT_EQ(overdue()->rank, 1);
 }
 
+TEST_F(RanksSeen, WhatHoldsUpSeveralNodesNamesNobody) {
+  look(130, true);
+  state[1] = state[3] = "D";
+  look(142, false);
+  ASSERT_TRUE(overdue());
+  EXPECT_FALSE(overdue()->named);
+  EXPECT_EQ(overdue()->why, "2 of 4 ranks have a process that waits in the kernel");
+  state[0] = state[2] = "D";
+  look(143, false);
+  EXPECT_FALSE(overdue()->named);
+  state[0] = state[1] = "R";
+  look(144, false);
+  EXPECT_TRUE(overdue()->named) << "all of one node";
+  EXPECT_EQ(overdue()->rank, 2);
+}
+
 TEST_F(RanksSeen, TheRankThatFellSilentFirstIsNamed) {
   look(130, true);
   look(135, true, 1);
@@ -125,7 +143,7 @@ TEST_F(RanksSeen, OneRankOfManyThatPrintsDoesNotHideAHang) {
   look(130, true);
   for (; now < 145; now += 1)
     for (int r = 0; r < world; ++r)
-      watch.seen({r, 1, r == 0 ? 0 : static_cast<std::int64_t>(1e3 * (now - 129)), sign, 99, "R"}, now);
+      watch.seen(r, {r, 1, r == 0 ? 0 : static_cast<std::int64_t>(1e3 * (now - 129)), sign, 99, "R"}, now);
   EXPECT_TRUE(overdue());
 }
 
@@ -167,9 +185,9 @@ TEST(OutsideWatch, CanBeTurnedOff) {
   config::Supervise limits;
   limits.hang_outside_s = 0;
   OutsideWatch watch(limits, {});
-  watch.seen({0, 1, 0, "output", 0, "S"}, 1);
-  watch.seen({0, 1, 0, "output", 0, "S"}, 1000);
-  watch.seen({0, 1, 900000, "output", 0, "S"}, 1900);
+  watch.seen(0, {0, 1, 0, "output", 0, "S"}, 1);
+  watch.seen(0, {0, 1, 0, "output", 0, "S"}, 1000);
+  watch.seen(0, {0, 1, 900000, "output", 0, "S"}, 1900);
   EXPECT_FALSE(watch.overdue(1, 1900));
 }
 

@@ -47,14 +47,14 @@ void ask_and_wait(FakeCluster& c, const Drain& what) {
   c.run(0.1);
 }
 
-/// Every second an agent tells what it sees of its ranks from outside.
-void look(FakeCluster& c, int seconds, bool live, double& silent_s) {
+/// Every second an agent tells what it sees of its ranks from outside; `state`: of a silent rank 3.
+void look(FakeCluster& c, int seconds, bool live, double& silent_s, const char* state = "T") {
   for (; seconds > 0; --seconds) {
     silent_s = live ? 0 : silent_s + 1;
     for (int rank = 0; rank < 6; ++rank)
       c.tell(rank / 2, [&, rank](Supervisor& s) {
         s.rank_seen(rank / 2, {rank, s.attempt(), static_cast<std::int64_t>(1e3 * silent_s), "network", 99,
-                               rank == 3 && !live ? "T" : "R"});
+                               rank == 3 && !live ? state : "R"});
       });
     c.run(1);
   }
@@ -78,6 +78,23 @@ TEST(Programs, ThatSayNothingAreTakenForHungWhenNothingIsSeenOfThem) {
       ended["evidence"][0],
       "no rank has printed, touched a heartbeat file, or moved bytes over files, network or links for 10.1 s "
       "(10 s are allowed): a process of rank 3 is stopped");
+}
+
+TEST(Programs, WhoseRanksAllSpinHaveNobodyToBlame) {
+  Shape setup = silent();
+  setup.limits.hang_outside_s = 10;
+  FakeCluster c(setup);
+  double silent_s = 0;
+  ASSERT_TRUE(runs(c, 1));
+  look(c, 22, true, silent_s);
+  look(c, 14, false, silent_s, "R");
+  ASSERT_TRUE(runs(c, 2));
+  const json ended = c.last("attempt_ended");
+  EXPECT_EQ(ended["cause"], "rank hung");
+  EXPECT_FALSE(ended.value("blamed", false)) << ended;
+  EXPECT_EQ(ended.value("node", ""), "");
+  EXPECT_THAT(ended["evidence"], testing::Contains("rank 0 on n0 as one of all:")) << "and its stack";
+  EXPECT_TRUE(c.leader->state().failures.empty());
 }
 
 TEST(Programs, ThatReportAreNotLookedAtFromOutside) {
