@@ -148,16 +148,26 @@ std::map<std::uint64_t, std::int64_t> tcp_payload() {
   return out;
 }
 
-std::int64_t rdma_bytes(const fs::path& sys) {
-  std::int64_t words = 0;
+Counters rdma_bytes(const fs::path& sys) {
+  Counters out;
   const fs::path devices = sys / "class/infiniband";
   for (const auto& device : files::list(devices))
     for (const auto& port : files::list(devices / device / "ports"))
       for (const char* counter : {"port_xmit_data", "port_rcv_data"}) {
-        std::int64_t value = 0;
-        if (std::ifstream(devices / device / "ports" / port / "counters" / counter) >> value) words += value;
+        const fs::path file = devices / device / "ports" / port / "counters" / counter;
+        std::int64_t words = 0;
+        if (std::ifstream(file) >> words) out[file.string()] = words * rdma_word;
       }
-  return words * rdma_word;
+  return out;
+}
+
+std::int64_t growth_since(Counters& before, Counters now) {
+  std::int64_t sum = 0;
+  for (const auto& [device, bytes] : now)
+    if (const auto old = before.find(device); old != before.end())
+      sum += std::max<std::int64_t>(0, bytes - old->second);
+  before = std::move(now);
+  return sum;
 }
 
 /// The counters at the last look. Only the worker's thread is at them.
@@ -172,34 +182,33 @@ struct OutsideLook::Before {
   };
   int attempt = 0;
   std::map<int, Rank> ranks;
-  std::int64_t rdma = 0, nvlinks = 0;
+  Counters rdma, nvlinks;
 
   Growths look(const RunDir& run, const std::string& node, const fs::path& sys, int now_attempt,
-               const std::vector<WatchedRank>& watched, std::int64_t nvlinks_now);
+               const std::vector<WatchedRank>& watched, Counters nvlinks_now);
 };
 
 /// Loads the library at the first question: with a sick GPU that may take long.
 struct OutsideLook::Nvlinks {
   std::unique_ptr<nvml::Library> library;
-  std::int64_t bytes = 0;  ///< the loop's thread has this one
+  Counters bytes;  ///< the last answer; the loop's thread has this one
 
-  std::int64_t ask() {
+  Counters ask() {
     if (!library) library = std::make_unique<nvml::Library>();
-    std::int64_t sum = 0;
+    Counters out;
     for (int n = 0; n < library->count().value_or(0); ++n)
       if (const auto gpu = library->by_index(static_cast<unsigned>(n)))
-        sum += library->link_bytes(*gpu).value_or(0);
-    return sum;
+        if (const auto moved = library->link_bytes(*gpu)) out[std::to_string(n)] = *moved;
+    return out;
   }
 };
 
 Growths OutsideLook::Before::look(const RunDir& run, const std::string& node, const fs::path& sys,
                                   int now_attempt, const std::vector<WatchedRank>& watched,
-                                  std::int64_t nvlinks_now) {
+                                  Counters nvlinks_now) {
   if (std::exchange(attempt, now_attempt) != now_attempt) ranks.clear();
-  const std::int64_t rdma_now = rdma_bytes(sys);
-  const std::int64_t links = growth(std::exchange(rdma, rdma_now), rdma_now) +
-                             growth(std::exchange(nvlinks, nvlinks_now), nvlinks_now);
+  const std::int64_t over_rdma = growth_since(rdma, rdma_bytes(sys)),
+                     over_nvlinks = growth_since(nvlinks, std::move(nvlinks_now));
   std::vector<RunProcess> processes;
   try {
     processes = processes_of(run, node);
@@ -217,7 +226,8 @@ Growths OutsideLook::Before::look(const RunDir& run, const std::string& node, co
     now.heartbeat = time_of(place.heartbeat);
     grown.printed = growth(before.log, now.log);
     grown.touched = now.heartbeat != before.heartbeat;
-    grown.links = links;
+    grown.rdma = over_rdma;
+    grown.nvlinks = over_nvlinks;
     auto state = states.size();
     for (const auto& process : processes) {
       if (process.rank != place.rank || process.attempt != attempt) continue;
@@ -258,9 +268,9 @@ void OutsideLook::look(int attempt, std::vector<WatchedRank> ranks,
                        std::function<void(const Growths&)> then) {
   if (!std::exchange(asking_, true))
     gpu_worker_.ask([links = nvlinks_] { return links->ask(); },
-                    [this](std::int64_t bytes) {
+                    [this](Counters bytes) {
                       asking_ = false;
-                      nvlinks_->bytes = bytes;
+                      nvlinks_->bytes = std::move(bytes);
                     });
   if (std::exchange(looking_, true)) return;
   worker_.ask([before = before_, run = run_, node = node_, sys = sys_, attempt, ranks = std::move(ranks),

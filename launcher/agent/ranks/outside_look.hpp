@@ -27,7 +27,8 @@ struct RankGrowth {
   std::int64_t printed = 0;  ///< bytes of its log
   std::int64_t files = 0;    ///< bytes read and written, pipes and devices among them
   std::int64_t network = 0;  ///< payload bytes of its TCP sockets, sent and acknowledged, or received
-  std::int64_t links = 0;    ///< bytes of the node's RDMA ports and NVLinks
+  std::int64_t rdma = 0;     ///< bytes of the node's RDMA ports, ...
+  std::int64_t nvlinks = 0;  ///< ... and of its NVLinks
   bool touched = false;      ///< its heartbeat file
   std::int64_t cpu_ms = 0;
   char state = '?';  ///< of its processes: T if one is stopped, else D, R, S
@@ -38,8 +39,13 @@ using Growths = std::map<int, RankGrowth>;
 /// Payload bytes of each TCP socket of this network namespace, by inode; empty where the kernel does not
 /// tell.
 std::map<std::uint64_t, std::int64_t> tcp_payload();
-/// Bytes over the RDMA ports below `sys`/class/infiniband, both directions.
-std::int64_t rdma_bytes(const std::filesystem::path& sys);
+/// Of bytes, by the device.
+using Counters = std::map<std::string, std::int64_t>;
+/// Of the RDMA ports below `sys`/class/infiniband, both directions.
+Counters rdma_bytes(const std::filesystem::path& sys);
+/// How much all of them have grown since `before`, which becomes `now`. A counter that was not there before, or
+/// that is less now, has not: what it counted may be from any time.
+std::int64_t growth_since(Counters& before, Counters now);
 
 class OutsideLook {
  public:

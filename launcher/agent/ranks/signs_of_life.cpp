@@ -22,12 +22,13 @@ void SignsOfLife::take(const Growths& growths, double seconds, double now) {
     rank.touches = rank.touches || grown.touched;
     const bool files = rank.files.live(grown.files, seconds),
                network = rank.network.live(grown.network, seconds),
-               links = rank.links.live(grown.links, seconds);
+               rdma = rank.rdma.live(grown.rdma, seconds),
+               nvlinks = rank.nvlinks.live(grown.nvlinks, seconds);
     const char* sign = grown.touched       ? "heartbeat"
                        : rank.touches      ? nullptr
                        : grown.printed > 0 ? "output"
                        : network           ? "network"
-                       : links             ? "links"
+                       : rdma || nvlinks   ? "links"
                        : files             ? "files"
                                            : nullptr;
     if (!sign) continue;

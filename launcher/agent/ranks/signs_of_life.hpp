@@ -35,7 +35,7 @@ class SignsOfLife {
     double since = 0;  ///< the last sign of life, or the first look
     std::string sign;  ///< the last; "": none yet
     bool touches = false;
-    Bytes files, network, links;
+    Bytes files, network, rdma, nvlinks;
     double cpu_share = 0;
     char state = '?';
   };

@@ -28,14 +28,16 @@ std::string sign_after(const std::vector<RankGrowth>& looks) {
 TEST(SignsOfLife, WhatCounts) {
   EXPECT_EQ(sign_after({{.printed = 1}}), "output");
   EXPECT_EQ(sign_after({{.network = 1 << 20}}), "network");
-  EXPECT_EQ(sign_after({{.links = 1 << 20}}), "links");
+  EXPECT_EQ(sign_after({{.rdma = 1 << 20}}), "links");
+  EXPECT_EQ(sign_after({{.nvlinks = std::int64_t{1} << 40}, {.rdma = 1 << 20}}), "links")
+      << "ports and NVLinks each by their own most";
   EXPECT_EQ(sign_after({{.files = 1 << 20}}), "files");
   EXPECT_EQ(sign_after({{.touched = true}}), "heartbeat");
 }
 
 TEST(SignsOfLife, ProcessorTimeAndKeepAlivesDoNot) {
   EXPECT_EQ(sign_after({{.cpu_ms = 1000, .state = 'R'}}), "");
-  EXPECT_EQ(sign_after({{.files = 4096, .network = 4096, .links = 4096}}), "");
+  EXPECT_EQ(sign_after({{.files = 4096, .network = 4096, .rdma = 4096, .nvlinks = 4096}}), "");
   EXPECT_EQ(sign_after({{.network = 1 << 30}, {.network = 1 << 19}}), "") << "a thousandth of what it moves";
 }
 
@@ -101,8 +103,20 @@ TEST(OutsideLook, RdmaPortsCountWordsOfFourBytes) {
     std::ofstream(counters / "port_xmit_data") << "100\n";
     std::ofstream(counters / "port_rcv_data") << "7\n";
   }
-  EXPECT_EQ(rdma_bytes(folder.path), 2 * 107 * 4);
-  EXPECT_EQ(rdma_bytes(folder.path / "nothing"), 0);
+  std::int64_t sum = 0;
+  for (const auto& [counter, bytes] : rdma_bytes(folder.path)) sum += bytes;
+  EXPECT_EQ(sum, 2 * 107 * 4);
+  EXPECT_TRUE(rdma_bytes(folder.path / "nothing").empty());
+}
+
+TEST(OutsideLook, WhatCountersSayAtFirstIsNoGrowth) {
+  Counters before;
+  EXPECT_EQ(growth_since(before, {{"0", 1000000}}), 0) << "since its driver was loaded";
+  EXPECT_EQ(growth_since(before, {{"0", 1000100}, {"1", 5000}}), 100);
+  EXPECT_EQ(growth_since(before, {{"0", 1000300}, {"1", 5001}}), 201);
+  EXPECT_EQ(growth_since(before, {{"0", 7}, {"1", 5003}}), 2) << "one has begun anew";
+  EXPECT_EQ(growth_since(before, {}), 0);
+  EXPECT_EQ(growth_since(before, {{"0", 50}, {"1", 9000}}), 0) << "there was no answer before";
 }
 
 }  // namespace
