@@ -125,7 +125,7 @@ class Supervisor {
 
   // supervisor_effects.cpp
   void record(Event event);
-  void record_end(events::AttemptEnded ended);
+  void record_end(events::AttemptEnded ended, double silent_s = 0);
   void end_attempt(const Failure& failure);
   void begin_attempt(Decision decision, const Failure& why);
   void plan_first();

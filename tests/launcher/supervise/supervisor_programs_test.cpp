@@ -47,13 +47,14 @@ void ask_and_wait(FakeCluster& c, const Drain& what) {
   c.run(0.1);
 }
 
-/// Every second an agent tells what it sees of its ranks from outside; `state`: of a silent rank 3.
+/// Every second an agent tells what it sees of its ranks from outside, until their attempt ends; `state`: of
+/// a silent rank 3.
 void look(FakeCluster& c, int seconds, bool live, double& silent_s, const char* state = "T") {
-  for (; seconds > 0; --seconds) {
+  for (const int attempt = c.leader->attempt(); seconds > 0 && c.leader->attempt() == attempt; --seconds) {
     silent_s = live ? 0 : silent_s + 1;
     for (int rank = 0; rank < 6; ++rank)
-      c.tell(rank / 2, [&, rank](Supervisor& s) {
-        s.rank_seen(rank / 2, {rank, s.attempt(), static_cast<std::int64_t>(1e3 * silent_s), "network", 99,
+      c.tell(c.leader->placement()[rank / 2], [&, rank](Supervisor& s) {
+        s.rank_seen(s.placement()[rank / 2], {rank, s.attempt(), static_cast<std::int64_t>(1e3 * silent_s), "network", 99,
                                rank == 3 && !live ? state : "R"});
       });
     c.run(1);
@@ -95,6 +96,23 @@ TEST(Programs, WhoseRanksAllSpinHaveNobodyToBlame) {
   EXPECT_EQ(ended.value("node", ""), "");
   EXPECT_THAT(ended["evidence"], testing::Contains("rank 0 on n0 as one of all:")) << "and its stack";
   EXPECT_TRUE(c.leader->state().failures.empty());
+}
+
+TEST(Programs, ThatHangAfterEveryStartComeToAnEnd) {
+  Shape setup = silent();
+  setup.limits.hang_outside_s = 10;
+  FakeCluster c(setup);
+  double silent_s = 0;
+  ASSERT_TRUE(runs(c, 1));
+  look(c, 22, true, silent_s);
+  for (int attempt = 1; !c.exit_code && attempt <= 5; ++attempt) {
+    ASSERT_TRUE(runs(c, attempt));
+    look(c, 3, true, silent_s);
+    look(c, 14, false, silent_s);
+  }
+  EXPECT_EQ(c.exit_code, 93) << "their silence is no progress";
+  EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("3 attempts in a row fell silent within 10 s"));
+  EXPECT_NEAR(c.last("attempt_ended")["ran_s"], 3, 1.5);
 }
 
 TEST(Programs, ThatReportAreNotLookedAtFromOutside) {
