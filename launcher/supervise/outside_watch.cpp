@@ -59,14 +59,20 @@ void OutsideWatch::seen(int node, const control::RankSeen& what, double now) {
   if (life <= last_life_) return;
   longest_ = std::max(longest_, life - last_life_);
   last_life_ = life;
-  known_ = known_ || last_life_ - first_life_ >= 2.0 * limits_.hang_outside_s;
+  const double lived_s = last_life_ - first_life_;
+  if (doubt_ && lived_s > doubt_->past_s) doubt_.reset();
+  known_ = known_ || lived_s >= 2.0 * limits_.hang_outside_s;
+}
+
+double OutsideWatch::bound_s(double silence_s) const {
+  return std::max(static_cast<double>(limits_.hang_outside_s), limits_.hang_factor * silence_s);
 }
 
 std::optional<OutsideWatch::Silence> OutsideWatch::overdue(int world, double now) const {
   if (limits_.hang_outside_s <= 0 || !known_ || last_life_ < 0) return std::nullopt;
   Silence out;
   out.still_s = now - last_life_;
-  out.bound_s = std::max(static_cast<double>(limits_.hang_outside_s), limits_.hang_factor * longest_);
+  out.bound_s = bound_s(std::max(longest_, doubt_ ? doubt_->silence_s : 0));
   if (out.still_s <= out.bound_s || static_cast<int>(ranks_.size()) < world) return std::nullopt;
   const bool all_seen = std::all_of(ranks_.begin(), ranks_.end(), [now](const auto& entry) {
     return now - entry.second.looked_at <= look_life_s;
@@ -117,7 +123,12 @@ std::pair<int, std::string> OutsideWatch::culprit() const {
   return {-1, shared};
 }
 
-void OutsideWatch::taken_for_hung(const Silence& silence) { longest_ = std::max(longest_, silence.still_s); }
+void OutsideWatch::taken_for_hung(const Silence& silence) {
+  const char state = ranks_.at(silence.rank).state;
+  if (silence.named && (state == 'T' || state == 't')) return;  // a program that is well stops nobody
+  const double usual_s = bound_s(longest_);
+  doubt_ = Doubt{usual_s, last_life_ - first_life_ + usual_s};
+}
 
 std::optional<double> OutsideWatch::known() const { return known_ ? std::optional(longest_) : std::nullopt; }
 

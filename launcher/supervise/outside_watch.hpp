@@ -6,7 +6,8 @@
 //   silent since   the last time an eighth of the ranks had shown a sign of life (some print while they wait)
 //   bound          max(hang_outside_s, hang_factor * the longest silence before)
 //   not judged     before signs were seen for twice hang_outside_s in one attempt: a program may show none
-//   a hang found   counts as a silence: where the program was well, it is not taken for hung again
+//   a hang found   may be a silence of a program that is well: it counts as one of the bound's length, until an
+//                  attempt has lived past the time where the other fell silent. Not where a rank was stopped
 #include <map>
 #include <optional>
 #include <string>
@@ -55,6 +56,7 @@ class OutsideWatch {
     char state = '?';
   };
   double last_life() const;
+  double bound_s(double silence_s) const;
   /// Whose the hang is, and the evidence; -1: nobody is known.
   std::pair<int, std::string> culprit() const;
 
@@ -62,6 +64,12 @@ class OutsideWatch {
   std::map<int, Rank> ranks_;
   double first_life_ = -1, last_life_ = -1;  ///< of the run, in this attempt; < 0: none yet
   double longest_ = 0;                       ///< silence between two of them, in any attempt
+  /// A hang that may have been none.
+  struct Doubt {
+    double silence_s = 0;  ///< counts as one that was seen, ...
+    double past_s = 0;     ///< ... until an attempt has lived for longer than this
+  };
+  std::optional<Doubt> doubt_;
   bool known_ = false;
 };
 

@@ -82,6 +82,35 @@ TEST_F(RanksSeen, AFalseAlarmIsNotRaisedAgain) {
   EXPECT_TRUE(overdue());
 }
 
+TEST_F(RanksSeen, HangsDoNotTripleTheBoundAgainAndAgain) {
+  for (int attempt = 1; attempt <= 4; ++attempt) {
+    look(now + 30, true);
+    look(now + 100, false);
+    ASSERT_TRUE(overdue());
+    EXPECT_EQ(overdue()->bound_s, attempt == 1 ? 10 : 30);
+    watch.taken_for_hung(*overdue());
+    watch.new_attempt();
+  }
+  look(now + 45, true);
+  look(now + 15, false);
+  ASSERT_TRUE(overdue()) << "the attempt has lived past the time where the others fell silent";
+  EXPECT_EQ(overdue()->bound_s, 10);
+  EXPECT_EQ(watch.known(), 1) << "the next leader knows of real silences only";
+}
+
+TEST_F(RanksSeen, AStoppedRankIsNoSilenceOfAProgramThatIsWell) {
+  look(130, true);
+  state[2] = "T";
+  look(142, false);
+  ASSERT_TRUE(overdue());
+  watch.taken_for_hung(*overdue());
+  watch.new_attempt();
+  state[2] = "R";
+  look(160, true);
+  look(172, false);
+  EXPECT_TRUE(overdue());
+}
+
 TEST_F(RanksSeen, TheRankThatDoesNotSpinIsNamed) {
   look(130, true);
   cpu[2] = 1;
