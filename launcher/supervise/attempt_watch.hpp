@@ -74,6 +74,7 @@ class AttemptWatch {
   bool whole() const;                 ///< every rank runs, or has ended with 0
   bool all_exited_well() const;       ///< every rank has ended with 0
   int unended() const;                ///< ranks whose process has not ended
+  bool has_ended(int rank) const { return ranks_[rank].ended; }
   bool others_ended(int rank) const;  ///< the process of another rank than this one has ended
   bool any_holds() const;             ///< a rank says that it holds
   bool any_saves() const;             ///< a live rank says that it writes a checkpoint

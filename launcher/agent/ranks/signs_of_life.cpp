@@ -13,6 +13,7 @@ bool SignsOfLife::Bytes::live(std::int64_t bytes, double seconds) {
 
 void SignsOfLife::take(const Growths& growths, double seconds, double now) {
   if (seconds <= 0) return;
+  std::erase_if(ranks_, [&](const auto& rank) { return !growths.contains(rank.first); });
   for (const auto& [number, grown] : growths) {
     auto [at, is_new] = ranks_.try_emplace(number);
     Rank& rank = at->second;

@@ -21,7 +21,8 @@ class SignsOfLife {
   static constexpr double noise = 8 << 10, rare = 1e-3;
 
   void forget() { ranks_.clear(); }  ///< another attempt
-  /// What has grown in the last `seconds`; `now` in seconds of a steady clock.
+  /// What has grown in the last `seconds`, of all ranks that are looked at; the others have ended. `now` in
+  /// seconds of a steady clock.
   void take(const Growths& growths, double seconds, double now);
   /// Of ranks that were looked at twice.
   std::vector<control::RankSeen> seen(int attempt, double now) const;

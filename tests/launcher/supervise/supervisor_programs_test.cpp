@@ -115,6 +115,20 @@ TEST(Programs, ThatHangAfterEveryStartComeToAnEnd) {
   EXPECT_NEAR(c.last("attempt_ended")["ran_s"], 3, 1.5);
 }
 
+TEST(Programs, WhoseFirstRanksHaveEndedAreJudgedByTheOthers) {
+  Shape setup = silent();
+  setup.limits.hang_outside_s = 10;
+  FakeCluster c(setup);
+  double silent_s = 0;
+  ASSERT_TRUE(runs(c, 1));
+  look(c, 22, true, silent_s);
+  for (int rank = 2; rank < 6; ++rank) c.end_rank(rank, 0);
+  c.run(0.5);
+  look(c, 15, false, silent_s);  // looks that had begun tell of ended ranks, too
+  ASSERT_TRUE(runs(c, 2));
+  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]), testing::Not(HasSubstr("rank 3")));
+}
+
 TEST(Programs, ThatReportAreNotLookedAtFromOutside) {
   Shape setup = speaking();
   setup.limits.hang_outside_s = 10;

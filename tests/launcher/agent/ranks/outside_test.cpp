@@ -58,6 +58,14 @@ TEST(SignsOfLife, TheAgeIsOfTheLastSign) {
   EXPECT_EQ(seen[1].state, "T");
 }
 
+TEST(SignsOfLife, RanksThatAreNotLookedAtAnyMoreHaveEnded) {
+  SignsOfLife life;
+  life.take({{3, {.printed = 1}}, {4, {.printed = 1}}}, 1, 101);
+  life.take({{4, {}}}, 1, 102);
+  ASSERT_EQ(life.seen(2, 102).size(), 1u);
+  EXPECT_EQ(life.seen(2, 102).front().rank, 4);
+}
+
 /// Two connected sockets of this process.
 struct Pair {
   files::Fd listening{::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)},
