@@ -30,7 +30,7 @@ Failure failure_of(const Hang& hang, int node, const std::string& name) {
     failure.node = node;
     failure.rank = hang.rank;
   }
-  if (!hang.last_sign.empty())
+  if (hang.from_outside)
     failure.evidence = fmt::format(
         "no rank has printed, touched a heartbeat file, or moved bytes over files, network or links for "
         "{:.3g} s "
@@ -90,7 +90,7 @@ HangWatch::Finding HangWatch::check_outside(int world, bool all_heard, double no
                            .overdue_s = silence->bound_s,
                            .still_s = silence->still_s,
                            .why = silence->why,
-                           .last_sign = silence->last_sign,
+                           .from_outside = true,
                            .named = silence->named},
                           now);
   if (finding.hang) outside_.taken_for_hung(*silence);

@@ -19,7 +19,7 @@ struct Hang {
   double still_s = 0;                              ///< since the rank moved
   std::string why = {};                            ///< the evidence against it; empty: only its phase
   double since = 0;                                ///< when a hang was found first
-  std::string last_sign = {};                      ///< of life, of ranks that do not report; else ""
+  bool from_outside = false;                       ///< of ranks that do not report
   std::string stacks = {};                         ///< of the rank, where its agent has answered
   bool named = true;                               ///< else nobody is known; it is one of those that wait
   control::Phase phase = control::Phase::forward;  ///< that the rank is in

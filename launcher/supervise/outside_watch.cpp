@@ -50,7 +50,6 @@ void OutsideWatch::seen(int node, const control::RankSeen& what, double now) {
   rank.looked_at = now;
   if (!what.sign.empty())
     rank.life_at = std::max(rank.life_at, now - 1e-3 * static_cast<double>(what.still_ms));
-  rank.sign = what.sign;
   rank.cpu_share = 1e-2 * static_cast<double>(what.cpu_percent);
   rank.state = what.state.empty() ? '?' : what.state.front();
   const double life = last_life();
@@ -81,17 +80,18 @@ std::optional<OutsideWatch::Silence> OutsideWatch::overdue(int world, double now
   std::tie(out.rank, out.why) = culprit();
   out.named = out.rank >= 0;
   if (!out.named) out.rank = ranks_.begin()->first;
-  out.last_sign = ranks_.at(out.rank).sign;
   return out;
 }
 
-/// In this order: a rank with a stopped process; one that waits in the kernel; the one that uses no processor
-/// time while the others spin; the one that fell silent before all others. What most ranks show, on several
-/// nodes, has a cause that they share, such as storage.
+/// In this order: a rank with a stopped process; one that waits in the kernel; one that cannot be looked at; the
+/// one that uses no processor time while the others spin; the one that fell silent before all others. What most
+/// ranks show, on several nodes, has a cause that they share, such as storage.
 std::pair<int, std::string> OutsideWatch::culprit() const {
   std::string shared;
-  for (const auto& [state, says] :
-       {std::pair('T', "is stopped"), {'t', "is stopped by a debugger"}, {'D', "waits in the kernel"}}) {
+  for (const auto& [state, says] : {std::pair('T', "is stopped"),
+                                    {'t', "is stopped by a debugger"},
+                                    {'D', "waits in the kernel"},
+                                    {control::RankSeen::look_hangs, "cannot be looked at"}}) {
     std::vector<int> who;
     std::set<int> nodes;
     for (const auto& [number, rank] : ranks_)

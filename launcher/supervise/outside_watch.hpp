@@ -34,7 +34,6 @@ class OutsideWatch {
     int rank = -1;
     bool named = false;  ///< the rank is to blame; else any other may be, and it is the first
     std::string why;     ///< the evidence against it, or what is seen of several
-    std::string last_sign;
   };
   /// Nothing while there may be life, and while one of `world` ranks has not been looked at lately.
   std::optional<Silence> overdue(int world, double now) const;
@@ -51,7 +50,6 @@ class OutsideWatch {
     int node = -1;
     double looked_at = -1;  ///< < 0: never
     double life_at = -1;    ///< its last sign of life; < 0: none yet
-    std::string sign;
     double cpu_share = 0;
     char state = '?';
   };

@@ -253,18 +253,19 @@ Growths OutsideLook::Before::look(const RunDir& run, const std::string& node, co
   return out;
 }
 
-OutsideLook::OutsideLook(control::Loop& loop, RunDir run, std::string node, fs::path sys)
+OutsideLook::OutsideLook(control::Loop& loop, RunDir run, std::string node, fs::path sys, Millis limit)
     : run_(std::move(run)),
       node_(std::move(node)),
       sys_(std::move(sys)),
       before_(std::make_shared<Before>()),
       nvlinks_(std::make_shared<Nvlinks>()),
+      limit_(limit),
       worker_(loop, shutdown),
       gpu_worker_(loop, shutdown) {}
 
 OutsideLook::~OutsideLook() = default;
 
-void OutsideLook::look(int attempt, std::vector<WatchedRank> ranks,
+bool OutsideLook::look(int attempt, std::vector<WatchedRank> ranks,
                        std::function<void(const Growths&)> then) {
   if (!std::exchange(asking_, true))
     gpu_worker_.ask([links = nvlinks_] { return links->ask(); },
@@ -272,13 +273,14 @@ void OutsideLook::look(int attempt, std::vector<WatchedRank> ranks,
                       asking_ = false;
                       nvlinks_->bytes = std::move(bytes);
                     });
-  if (std::exchange(looking_, true)) return;
+  if (std::exchange(looking_, true)) return worker_.busy_for().value_or(Millis(0)) <= limit_;
   worker_.ask([before = before_, run = run_, node = node_, sys = sys_, attempt, ranks = std::move(ranks),
                nvlinks = nvlinks_->bytes] { return before->look(run, node, sys, attempt, ranks, nvlinks); },
               [this, then = std::move(then)](const Growths& growths) {
                 looking_ = false;
                 then(growths);
               });
+  return true;
 }
 
 }  // namespace holdfast::launcher

@@ -49,10 +49,12 @@ std::int64_t growth_since(Counters& before, Counters now);
 
 class OutsideLook {
  public:
-  OutsideLook(control::Loop& loop, RunDir run, std::string node, std::filesystem::path sys = "/sys");
+  /// `limit`: how long a look may take. What a process has its memory's lock for may make a look wait for ever.
+  OutsideLook(control::Loop& loop, RunDir run, std::string node, std::filesystem::path sys = "/sys",
+              Millis limit = Millis(3000));
   ~OutsideLook();
-  /// Looks in a thread; not while the look before has not ended.
-  void look(int attempt, std::vector<WatchedRank> ranks, std::function<void(const Growths&)> then);
+  /// Looks in a thread; not while the look before has not ended. False: it has taken longer than the limit.
+  bool look(int attempt, std::vector<WatchedRank> ranks, std::function<void(const Growths&)> then);
 
  private:
   struct Before;
@@ -62,6 +64,7 @@ class OutsideLook {
   std::filesystem::path sys_;
   std::shared_ptr<Before> before_;
   std::shared_ptr<Nvlinks> nvlinks_;
+  Millis limit_;
   bool looking_ = false;
   bool asking_ = false;  ///< the GPUs, which may hang
   control::Worker worker_, gpu_worker_;

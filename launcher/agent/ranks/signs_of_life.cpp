@@ -38,6 +38,14 @@ void SignsOfLife::take(const Growths& growths, double seconds, double now) {
   }
 }
 
+void SignsOfLife::cannot_look(const std::vector<WatchedRank>& ranks, double now) {
+  for (const auto& place : ranks) {
+    auto [at, is_new] = ranks_.try_emplace(place.rank);
+    if (is_new) at->second.since = now;
+    at->second.state = control::RankSeen::look_hangs;
+  }
+}
+
 std::vector<control::RankSeen> SignsOfLife::seen(int attempt, double now) const {
   std::vector<control::RankSeen> out;
   for (const auto& [number, rank] : ranks_)

@@ -24,7 +24,9 @@ class SignsOfLife {
   /// What has grown in the last `seconds`, of all ranks that are looked at; the others have ended. `now` in
   /// seconds of a steady clock.
   void take(const Growths& growths, double seconds, double now);
-  /// Of ranks that were looked at twice.
+  /// They cannot be looked at: a look hangs.
+  void cannot_look(const std::vector<WatchedRank>& ranks, double now);
+  /// Of ranks that were looked at twice, or that cannot be.
   std::vector<control::RankSeen> seen(int attempt, double now) const;
 
  private:

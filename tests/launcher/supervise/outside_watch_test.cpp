@@ -132,6 +132,15 @@ TEST_F(RanksSeen, AStoppedProcessIsNamedBeforeOneThatWaitsInTheKernel) {
   EXPECT_EQ(overdue()->rank, 1);
 }
 
+TEST_F(RanksSeen, ANodeWhoseRanksCannotBeLookedAtIsNamed) {
+  look(130, true);
+  state[2] = state[3] = control::RankSeen::look_hangs;
+  look(142, false);
+  ASSERT_TRUE(overdue());
+  EXPECT_EQ(overdue()->rank, 2);
+  EXPECT_EQ(overdue()->why, "a process of rank 2 cannot be looked at");
+}
+
 TEST_F(RanksSeen, WhatHoldsUpSeveralNodesNamesNobody) {
   look(130, true);
   state[1] = state[3] = "D";

@@ -115,6 +115,25 @@ TEST(Programs, ThatHangAfterEveryStartComeToAnEnd) {
   EXPECT_NEAR(c.last("attempt_ended")["ran_s"], 3, 1.5);
 }
 
+TEST(Programs, WhoseRankWasNeverSeenToLiveAreSaidToBeSilent) {
+  Shape setup = silent();
+  setup.limits.hang_outside_s = 10;
+  FakeCluster c(setup);
+  double silent_s = 0;
+  ASSERT_TRUE(runs(c, 1));
+  for (int second = 0; second < 38; ++second) {
+    silent_s = second < 22 ? 0 : silent_s + 1;
+    for (int rank = 0; rank < 6; ++rank)
+      c.tell(rank / 2, [&, rank](Supervisor& s) {
+        s.rank_seen(rank / 2, {rank, 1, static_cast<std::int64_t>(1e3 * silent_s), rank == 3 ? "" : "output",
+                               99, rank == 3 ? "-" : "R"});
+      });
+    c.run(1);
+  }
+  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]),
+              testing::AllOf(HasSubstr("no rank has printed"), HasSubstr("rank 3 cannot be looked at")));
+}
+
 TEST(Programs, WhoseFirstRanksHaveEndedAreJudgedByTheOthers) {
   Shape setup = silent();
   setup.limits.hang_outside_s = 10;

@@ -66,6 +66,19 @@ TEST(SignsOfLife, RanksThatAreNotLookedAtAnyMoreHaveEnded) {
   EXPECT_EQ(life.seen(2, 102).front().rank, 4);
 }
 
+TEST(SignsOfLife, ALookThatHangsIsToldOfAllThatShouldBeLookedAt) {
+  SignsOfLife life;
+  life.take({{3, {.printed = 1}}}, 1, 101);
+  life.cannot_look({{3, {}, {}}, {4, {}, {}}}, 105);
+  const auto seen = life.seen(2, 106);
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].state, "-");
+  EXPECT_EQ(seen[0].still_ms, 5000);
+  EXPECT_EQ(seen[0].sign, "output");
+  EXPECT_EQ(seen[1].state, "-");
+  EXPECT_EQ(seen[1].sign, "");
+}
+
 /// Two connected sockets of this process.
 struct Pair {
   files::Fd listening{::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)},
@@ -115,6 +128,27 @@ TEST(OutsideLook, RdmaPortsCountWordsOfFourBytes) {
   for (const auto& [counter, bytes] : rdma_bytes(folder.path)) sum += bytes;
   EXPECT_EQ(sum, 2 * 107 * 4);
   EXPECT_TRUE(rdma_bytes(folder.path / "nothing").empty());
+}
+
+TEST(OutsideLook, SaysWhenALookHangs) {
+  const control::test::Folder folder;
+  const auto counters = folder.path / "class/infiniband/mlx5_0/ports/1/counters";
+  std::filesystem::create_directories(counters);
+  const auto pipe = counters / "port_xmit_data";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);  // who opens it waits for a writer
+  control::test::LoopThread thread;
+  auto outside = thread.call([&] {
+    return std::make_unique<OutsideLook>(thread.loop, RunDir{folder.path}, "n0", folder.path, Millis(1));
+  });
+  bool ended = false;
+  const auto look = [&] { return outside->look(1, {}, [&](const Growths&) { ended = true; }); };
+  EXPECT_TRUE(thread.call(look));
+  EXPECT_TRUE(thread.until([&] { return !look(); }));
+  files::Fd(::open(pipe.c_str(), O_WRONLY | O_CLOEXEC));
+  EXPECT_TRUE(thread.until([&] { return ended; }));
+  std::filesystem::remove(pipe);
+  EXPECT_TRUE(thread.call(look)) << "looks anew";
+  thread.call([&] { outside.reset(); });
 }
 
 TEST(OutsideLook, WhatCountersSayAtFirstIsNoGrowth) {
