@@ -126,19 +126,14 @@ void Agent::look_outside() {
       watched.push_back({number, spooled_path(scratch_, run_, rank_log(run_, attempt, number)),
                          scratch_.heartbeat(number)});
   if (watched.empty()) return;
-  if (std::exchange(life_attempt_, attempt) != attempt) {
-    life_.forget();
-    looked_at_ = 0;
-  }
+  if (std::exchange(life_attempt_, attempt) != attempt) life_.forget();
   const auto tell = [this, attempt](double now) {
     for (const auto& seen : life_.seen(attempt, now)) tell_leader(seen);
   };
   const bool looks = system_.look_outside(attempt, watched, [this, attempt, tell](const Growths& growths) {
     if (attempt != life_attempt_) return;
-    const double now = loop_.steady_seconds();
-    if (looked_at_ > 0) life_.take(growths, now - looked_at_, now);
-    looked_at_ = now;
-    tell(now);
+    life_.take(growths);
+    tell(growths.at);
   });
   if (looks) return;
   life_.cannot_look(watched, loop_.steady_seconds());

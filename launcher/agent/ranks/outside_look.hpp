@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,12 +34,15 @@ struct RankGrowth {
   std::int64_t cpu_ms = 0;
   char state = '?';  ///< of its processes: T if one is stopped, else D, R, S
 };
-/// By rank; a rank that was not there at the look before has none.
-using Growths = std::map<int, RankGrowth>;
+struct Growths {
+  double at = 0;       ///< when it was looked, in seconds of a steady clock
+  double seconds = 0;  ///< since the look before; 0: there was none in this attempt, or nothing could be seen
+  std::map<int, RankGrowth> ranks;  ///< a rank that was not there at the look before is not among them
+};
 
-/// Payload bytes of each TCP socket of this network namespace, by inode; empty where the kernel does not
-/// tell.
-std::map<std::uint64_t, std::int64_t> tcp_payload();
+/// Payload bytes of each TCP socket of this network namespace, by inode; nothing where the kernel does not tell
+/// all of them.
+std::optional<std::map<std::uint64_t, std::int64_t>> tcp_payload();
 /// Of bytes, by the device.
 using Counters = std::map<std::string, std::int64_t>;
 /// Of the RDMA ports below `sys`/class/infiniband, both directions.

@@ -7,14 +7,15 @@ namespace holdfast::launcher {
 
 bool SignsOfLife::Bytes::live(std::int64_t bytes, double seconds) {
   const double rate = static_cast<double>(bytes) / seconds;
-  most = std::max(most, rate);
+  most = std::max(most * std::exp2(-seconds / fades_s), rate);
   return rate > noise && rate > rare * most;
 }
 
-void SignsOfLife::take(const Growths& growths, double seconds, double now) {
+void SignsOfLife::take(const Growths& growths) {
+  const auto& [now, seconds, ranks] = growths;
   if (seconds <= 0) return;
-  std::erase_if(ranks_, [&](const auto& rank) { return !growths.contains(rank.first); });
-  for (const auto& [number, grown] : growths) {
+  std::erase_if(ranks_, [&](const auto& rank) { return !growths.ranks.contains(rank.first); });
+  for (const auto& [number, grown] : ranks) {
     auto [at, is_new] = ranks_.try_emplace(number);
     Rank& rank = at->second;
     if (is_new) rank.since = now - seconds;

@@ -4,7 +4,8 @@
 //   word                    a sign of life when
 //   heartbeat               its heartbeat file was touched; once it was, nothing else counts
 //   output                  it printed anything
-//   network, files, links   more bytes moved than noise: `noise` a second, and `rare` of the most ever seen
+//   network, files, links   more bytes moved than noise: `noise` a second, and `rare` of the most that was seen,
+//                           of which half is forgotten in `fades_s`
 #include <cstdint>
 #include <map>
 #include <string>
@@ -18,12 +19,11 @@ namespace holdfast::launcher {
 class SignsOfLife {
  public:
   /// Keep-alives and wake-ups of a program that waits; bytes a second.
-  static constexpr double noise = 8 << 10, rare = 1e-3;
+  static constexpr double noise = 8 << 10, rare = 1e-3, fades_s = 600;
 
   void forget() { ranks_.clear(); }  ///< another attempt
-  /// What has grown in the last `seconds`, of all ranks that are looked at; the others have ended. `now` in
-  /// seconds of a steady clock.
-  void take(const Growths& growths, double seconds, double now);
+  /// Ranks that are not among them any more have ended.
+  void take(const Growths& growths);
   /// They cannot be looked at: a look hangs.
   void cannot_look(const std::vector<WatchedRank>& ranks, double now);
   /// Of ranks that were looked at twice, or that cannot be.
