@@ -114,6 +114,7 @@ class Supervisor {
   std::optional<Failure> hang();
   void carry_out(const StageRow& row, const Failure& failure);
   void enter(Stage stage);
+  void extend_deadlines(double seconds);
 
   // supervisor_reports.cpp
   void report(Trigger trigger, const Failure& failure = {});

@@ -127,6 +127,7 @@ void Agent::look_outside() {
                          scratch_.heartbeat(number)});
   if (watched.empty()) return;
   if (std::exchange(life_attempt_, attempt) != attempt) life_.forget();
+  life_.look_begins(loop_.steady_seconds());
   const auto tell = [this, attempt](double now) {
     for (const auto& seen : life_.seen(attempt, now)) tell_leader(seen);
   };

@@ -2,13 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace holdfast::launcher {
+namespace {
+
+constexpr double late_s = 5;  // a look that begins so long after the one before
+
+}  // namespace
 
 bool SignsOfLife::Bytes::live(std::int64_t bytes, double seconds) {
   const double rate = static_cast<double>(bytes) / seconds;
   most = std::max(most * std::exp2(-seconds / fades_s), rate);
   return rate > noise && rate > rare * most;
+}
+
+void SignsOfLife::look_begins(double now) {
+  const double gap_s = now - std::exchange(began_at_, now).value_or(now);
+  if (gap_s <= late_s) return;
+  for (auto& [number, rank] : ranks_) rank.since = std::min(rank.since + gap_s, now);
 }
 
 void SignsOfLife::take(const Growths& growths) {

@@ -8,6 +8,7 @@
 //                           of which half is forgotten in `fades_s`
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ class SignsOfLife {
   static constexpr double noise = 8 << 10, rare = 1e-3, fades_s = 600;
 
   void forget() { ranks_.clear(); }  ///< another attempt
+  /// A look begins, as one does every second. If it is late by seconds, nobody has looked, and the job may have
+  /// been suspended: that time is no silence. `now` in seconds of the looks' clock.
+  void look_begins(double now);
   /// Ranks that are not among them any more have ended.
   void take(const Growths& growths);
   /// They cannot be looked at: a look hangs.
@@ -43,6 +47,7 @@ class SignsOfLife {
     char state = '?';
   };
   std::map<int, Rank> ranks_;
+  std::optional<double> began_at_;  ///< the last look
 };
 
 }  // namespace holdfast::launcher

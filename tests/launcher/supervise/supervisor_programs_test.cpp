@@ -148,6 +148,20 @@ TEST(Programs, WhoseFirstRanksHaveEndedAreJudgedByTheOthers) {
   EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]), testing::Not(HasSubstr("rank 3")));
 }
 
+TEST(Programs, WhoseJobWasSuspendedWereNotSilentThen) {
+  Shape setup = silent();
+  setup.limits.hang_outside_s = 10;
+  FakeCluster c(setup);
+  double silent_s = 0;
+  ASSERT_TRUE(runs(c, 1));
+  look(c, 22, true, silent_s);
+  c.now += 7200;  // what agents say next is read before the next tick
+  look(c, 3, true, silent_s);
+  EXPECT_EQ(c.leader->attempt(), 1);
+  look(c, 14, false, silent_s);
+  EXPECT_TRUE(runs(c, 2)) << "no longer silence is known";
+}
+
 TEST(Programs, ThatReportAreNotLookedAtFromOutside) {
   Shape setup = speaking();
   setup.limits.hang_outside_s = 10;

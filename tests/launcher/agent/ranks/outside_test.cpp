@@ -50,6 +50,20 @@ TEST(SignsOfLife, TheMostThatWasMovedFades) {
   EXPECT_EQ(life.seen(2, 14502).front().still_ms, 0);
 }
 
+TEST(SignsOfLife, ASuspensionIsNoSilence) {
+  SignsOfLife life;
+  life.look_begins(100);
+  life.take({101, 1, {{3, {.printed = 1}}}});
+  life.look_begins(102);
+  life.take({102, 1, {{3, {}}}});
+  EXPECT_EQ(life.seen(2, 102).front().still_ms, 1000);
+  life.look_begins(7302);
+  life.take({7302, 7200, {{3, {}}}});
+  EXPECT_EQ(life.seen(2, 7302).front().still_ms, 1000);
+  life.look_begins(7303);
+  EXPECT_EQ(life.seen(2, 7303).front().still_ms, 2000);
+}
+
 TEST(SignsOfLife, ALookThatSawNothingEndsNoRank) {
   SignsOfLife life;
   life.take({101, 1, {{3, {.printed = 1}}}});
