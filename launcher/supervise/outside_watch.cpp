@@ -17,6 +17,7 @@ constexpr double idle_share = 0.05;   // of a core: less is idle, ...
 constexpr double busy_share = 0.5;    // ... and more is spinning
 constexpr double stale_part = 0.8;    // of a recorded silence, over the one that is known
 constexpr double earlier_s = 3;       // so much before all others a rank fell silent
+constexpr double longest_start_s = 3600;
 
 }  // namespace
 
@@ -60,7 +61,8 @@ void OutsideWatch::seen(int node, const control::RankSeen& what, double now) {
   last_life_ = life;
   const double lived_s = last_life_ - first_life_;
   if (doubt_ && lived_s > doubt_->past_s) doubt_.reset();
-  known_ = known_ || lived_s >= 2.0 * limits_.hang_outside_s;
+  const bool past_doubt = !doubt_ || lived_s > longest_start_s;
+  known_ = known_ || (past_doubt && lived_s >= 2.0 * limits_.hang_outside_s);
 }
 
 double OutsideWatch::bound_s(double silence_s) const {
@@ -128,6 +130,9 @@ void OutsideWatch::taken_for_hung(const Silence& silence) {
   if (silence.named && (state == 'T' || state == 't')) return;  // a program that is well stops nobody
   const double usual_s = bound_s(longest_);
   doubt_ = Doubt{usual_s, last_life_ - first_life_ + usual_s};
+  const double now = last_life_ + silence.still_s;
+  known_ = std::none_of(ranks_.begin(), ranks_.end(),
+                        [now](const auto& entry) { return now - entry.second.life_at <= look_life_s; });
 }
 
 std::optional<double> OutsideWatch::known() const { return known_ ? std::optional(longest_) : std::nullopt; }

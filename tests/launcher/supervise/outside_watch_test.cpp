@@ -185,6 +185,29 @@ TEST_F(RanksSeen, OneRankOfManyThatPrintsDoesNotHideAHang) {
   EXPECT_TRUE(overdue());
 }
 
+TEST_F(RanksSeen, AProgramThatShowsSignsAtItsStartOnlyIsNotJudgedAgain) {
+  world = 16;
+  const auto steps = [this](double end) {  // one rank prints
+    for (; now < end; now += 1)
+      for (int r = 0; r < world; ++r) {
+        if (r == 0) life[r] = now;
+        watch.seen(r, {r, 1, static_cast<std::int64_t>(1e3 * (now - life[r])), sign, 99, "R"}, now);
+      }
+  };
+  look(125, true);
+  steps(140);
+  ASSERT_TRUE(overdue());
+  watch.taken_for_hung(*overdue());
+  watch.new_attempt();
+  look(165, true);
+  steps(400);
+  EXPECT_FALSE(overdue());
+  EXPECT_FALSE(watch.known());
+  watch.new_attempt();
+  look(450, true);
+  EXPECT_TRUE(watch.known()) << "it has shown signs for longer than the start that was doubted";
+}
+
 TEST_F(RanksSeen, RanksThatHaveEndedAreNotAwaited) {
   look(130, true);
   watch.ended(3);
