@@ -30,7 +30,15 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr Millis shutdown{100};
-constexpr std::int64_t rdma_word = 4;         // bytes that an RDMA port counts as one
+/// Of an RDMA port; AWS EFA has the last two only.
+struct RdmaCounter {
+  const char* file;
+  std::int64_t unit;  ///< bytes
+};
+constexpr RdmaCounter rdma_counters[] = {{"counters/port_xmit_data", 4},
+                                         {"counters/port_rcv_data", 4},
+                                         {"hw_counters/tx_bytes", 1},
+                                         {"hw_counters/rx_bytes", 1}};
 constexpr std::string_view states = "TtDRS";  // of a process: what comes first says most
 constexpr struct timeval netlink_patience { 1, 0 };
 
@@ -157,10 +165,10 @@ Counters rdma_bytes(const fs::path& sys) {
   const fs::path devices = sys / "class/infiniband";
   for (const auto& device : files::list(devices))
     for (const auto& port : files::list(devices / device / "ports"))
-      for (const char* counter : {"port_xmit_data", "port_rcv_data"}) {
-        const fs::path file = devices / device / "ports" / port / "counters" / counter;
-        std::int64_t words = 0;
-        if (std::ifstream(file) >> words) out[file.string()] = words * rdma_word;
+      for (const auto& [name, unit] : rdma_counters) {
+        const fs::path file = devices / device / "ports" / port / name;
+        std::int64_t count = 0;
+        if (std::ifstream(file) >> count) out[file.string()] = count * unit;
       }
   return out;
 }

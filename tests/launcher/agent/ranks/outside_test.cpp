@@ -147,7 +147,7 @@ TEST(OutsideLook, TheKernelTellsPayloadOfSockets) {
   EXPECT_LT(payload->at(Pair::inode(pair.in)), 101000) << "in bytes";
 }
 
-TEST(OutsideLook, RdmaPortsCountWordsOfFourBytes) {
+TEST(OutsideLook, RdmaPortsCountWordsOfFourBytesAndThoseOfEfaBytes) {
   const control::test::Folder folder;
   for (const char* device : {"mlx5_0", "mlx5_1"}) {
     const auto counters = folder.path / "class/infiniband" / device / "ports/1/counters";
@@ -155,9 +155,13 @@ TEST(OutsideLook, RdmaPortsCountWordsOfFourBytes) {
     std::ofstream(counters / "port_xmit_data") << "100\n";
     std::ofstream(counters / "port_rcv_data") << "7\n";
   }
+  const auto efa = folder.path / "class/infiniband/rdmap0s6/ports/1/hw_counters";
+  std::filesystem::create_directories(efa);
+  std::ofstream(efa / "tx_bytes") << "1000\n";
+  std::ofstream(efa / "rx_bytes") << "1\n";
   std::int64_t sum = 0;
   for (const auto& [counter, bytes] : rdma_bytes(folder.path)) sum += bytes;
-  EXPECT_EQ(sum, 2 * 107 * 4);
+  EXPECT_EQ(sum, 2 * 107 * 4 + 1001);
   EXPECT_TRUE(rdma_bytes(folder.path / "nothing").empty());
 }
 
