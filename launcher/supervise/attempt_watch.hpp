@@ -52,6 +52,7 @@ class AttemptWatch {
   std::vector<RankMove> heartbeat(int node, const control::Beat& beat, double now);
   void started(int rank) { ranks_[rank].started = true; }
   void ended(int rank, bool well);
+  bool has_ended(int rank) const { return ranks_[rank].ended; }
   bool finished(int rank);  ///< false: that is known
   void flight(const control::RankFlight& what, double now);
   /// A checkpoint of this step is durable: every rank has done it, and a heartbeat may say so later.
@@ -74,7 +75,6 @@ class AttemptWatch {
   bool whole() const;                 ///< every rank runs, or has ended with 0
   bool all_exited_well() const;       ///< every rank has ended with 0
   int unended() const;                ///< ranks whose process has not ended
-  bool has_ended(int rank) const { return ranks_[rank].ended; }
   bool others_ended(int rank) const;  ///< the process of another rank than this one has ended
   bool any_holds() const;             ///< a rank says that it holds
   bool any_saves() const;             ///< a live rank says that it writes a checkpoint

@@ -85,9 +85,9 @@ std::optional<OutsideWatch::Silence> OutsideWatch::overdue(int world, double now
   return out;
 }
 
-/// In this order: a rank with a stopped process; one that waits in the kernel; one that cannot be looked at; the
-/// one that uses no processor time while the others spin; the one that fell silent before all others. What most
-/// ranks show, on several nodes, has a cause that they share, such as storage.
+/// In this order: a rank with a stopped process; one that waits in the kernel; one that cannot be looked at;
+/// the one that uses no processor time while the others spin; the one that fell silent before all others.
+/// What most ranks show, on several nodes, has a cause that they share, such as storage.
 std::pair<int, std::string> OutsideWatch::culprit() const {
   std::string shared;
   for (const auto& [state, says] : {std::pair('T', "is stopped"),

@@ -6,10 +6,10 @@
 //   silent since   the last time an eighth of the ranks had shown a sign of life (some print while they wait)
 //   bound          max(hang_outside_s, hang_factor * the longest silence before)
 //   not judged     before signs were seen for twice hang_outside_s in one attempt: a program may show none
-//   a hang found   may be a silence of a program that is well: it counts as one of the bound's length, until an
-//                  attempt has lived past the time where the other fell silent. Not where a rank was stopped.
-//                  Where a rank still showed signs, the others may show some at their start only: none is judged
-//                  before that time (an hour at most)
+//   a hang found   may be a silence of a program that is well: it counts as one of the bound's length, until
+//                  an attempt has lived past the time where the other fell silent. Not where a rank was
+//                  stopped. Where a rank still showed signs, the others may show some at their start only:
+//                  none is judged before that time (an hour at most)
 #include <map>
 #include <optional>
 #include <string>

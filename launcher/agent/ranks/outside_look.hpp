@@ -40,20 +40,20 @@ struct Growths {
   std::map<int, RankGrowth> ranks;  ///< a rank that was not there at the look before is not among them
 };
 
-/// Payload bytes of each TCP socket of this network namespace, by inode; nothing where the kernel does not tell
-/// all of them.
+/// Payload bytes of each TCP socket of this network namespace, by inode; nothing where the kernel does not
+/// tell all of them.
 std::optional<std::map<std::uint64_t, std::int64_t>> tcp_payload();
 /// Of bytes, by the device.
 using Counters = std::map<std::string, std::int64_t>;
 /// Of the RDMA ports below `sys`/class/infiniband, both directions.
 Counters rdma_bytes(const std::filesystem::path& sys);
-/// How much all of them have grown since `before`, which becomes `now`. A counter that was not there before, or
-/// that is less now, has not: what it counted may be from any time.
+/// How much all of them have grown since `before`, which becomes `now`. A counter that was not there before,
+/// or that is less now, has not: what it counted may be from any time.
 std::int64_t growth_since(Counters& before, Counters now);
 
 class OutsideLook {
  public:
-  /// `limit`: how long a look may take. What a process has its memory's lock for may make a look wait for ever.
+  /// `limit`: how long a look may take. It waits for ever for a process that hangs with its memory's lock.
   OutsideLook(control::Loop& loop, RunDir run, std::string node, std::filesystem::path sys = "/sys",
               Millis limit = Millis(3000));
   ~OutsideLook();

@@ -4,8 +4,8 @@
 //   word                    a sign of life when
 //   heartbeat               its heartbeat file was touched; once it was, nothing else counts
 //   output                  it printed anything
-//   network, files, links   more bytes moved than noise: `noise` a second, and `rare` of the most that was seen,
-//                           of which half is forgotten in `fades_s`
+//   network, files, links   more bytes moved than noise: `noise` a second, and `rare` of the most that
+//                           was seen, of which half is forgotten in `fades_s`
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -23,8 +23,8 @@ class SignsOfLife {
   static constexpr double noise = 8 << 10, rare = 1e-3, fades_s = 600;
 
   void forget() { ranks_.clear(); }  ///< another attempt
-  /// A look begins, as one does every second. If it is late by seconds, nobody has looked, and the job may have
-  /// been suspended: that time is no silence. `now` in seconds of the looks' clock.
+  /// A look begins, as one does every second. If it is late by seconds, nobody has looked, and the job may
+  /// have been suspended: that time is no silence. `now` in seconds of the looks' clock.
   void look_begins(double now);
   /// Ranks that are not among them any more have ended.
   void take(const Growths& growths);

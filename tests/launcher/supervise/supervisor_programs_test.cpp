@@ -54,8 +54,8 @@ void look(FakeCluster& c, int seconds, bool live, double& silent_s, const char* 
     silent_s = live ? 0 : silent_s + 1;
     for (int rank = 0; rank < 6; ++rank)
       c.tell(c.leader->placement()[rank / 2], [&, rank](Supervisor& s) {
-        s.rank_seen(s.placement()[rank / 2], {rank, s.attempt(), static_cast<std::int64_t>(1e3 * silent_s), "network", 99,
-                               rank == 3 && !live ? state : "R"});
+        s.rank_seen(s.placement()[rank / 2], {rank, s.attempt(), static_cast<std::int64_t>(1e3 * silent_s),
+                                              "network", 99, rank == 3 && !live ? state : "R"});
       });
     c.run(1);
   }
