@@ -42,10 +42,10 @@ events::AttemptEnded end_with_run(const std::string& status, int attempt, std::i
   return {.attempt = attempt, .step = step, .cause = status};
 }
 
-void assume_progress(events::AttemptEnded& ended, const AttemptRecord& live, double unix_now,
+void assume_progress(events::AttemptEnded& ended, const AttemptRecord& live, double alive_at,
                      double assumed_progress_s) {
   ended.reports = false;
-  ended.ran_s = live.launched_s ? unix_now - live.planned_at - *live.launched_s : 0;
+  ended.ran_s = live.launched_s ? std::max(0.0, alive_at - live.planned_at - *live.launched_s) : 0;
   ended.progress_assumed = live.launched_s && ended.ran_s >= assumed_progress_s;
 }
 

@@ -23,8 +23,9 @@ struct EndFacts {
 events::AttemptEnded end_by(const Failure& failure, const EndFacts& facts);
 /// The end of an attempt that the end of the run cuts short: it costs nothing.
 events::AttemptEnded end_with_run(const std::string& status, int attempt, std::int64_t step);
-/// The same, where its ranks have not reported their progress: what is assumed of it, from its time.
-void assume_progress(events::AttemptEnded& ended, const AttemptRecord& live, double unix_now,
+/// The same, where its ranks have not reported their progress: what is assumed of it, from the time until
+/// `alive_at` (Unix time), when they last may have made any.
+void assume_progress(events::AttemptEnded& ended, const AttemptRecord& live, double alive_at,
                      double assumed_progress_s);
 
 /// Which nodes are evicted and which are suspects after this failure, as events.

@@ -52,6 +52,7 @@ class AttemptWatch {
   std::vector<RankMove> heartbeat(int node, const control::Beat& beat, double now);
   void started(int rank) { ranks_[rank].started = true; }
   void ended(int rank, bool well);
+  bool has_ended(int rank) const { return ranks_[rank].ended; }
   bool finished(int rank);  ///< false: that is known
   void flight(const control::RankFlight& what, double now);
   /// A checkpoint of this step is durable: every rank has done it, and a heartbeat may say so later.

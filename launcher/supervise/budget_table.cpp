@@ -18,8 +18,9 @@ constexpr int exit_with(Exit exit) { return static_cast<int>(exit); }
 /// What the attempts that used up a count have in common.
 std::string in_common(const RunState& s, const Limits& limits, const std::string& known) {
   if (s.attempts.empty() || s.attempts.back().reports) return known;
-  return fmt::format("ended within {} s of their start (supervise.assumed_progress_s)",
-                     limits.assumed_progress_s);
+  const bool hung = s.attempts.back().cause == name_of(Failure::Kind::rank_hung);
+  return fmt::format("{} within {} s of their start (supervise.assumed_progress_s)",
+                     hung ? "fell silent" : "ended", limits.assumed_progress_s);
 }
 
 constexpr std::array budgets = {

@@ -26,9 +26,11 @@ std::vector<std::string> first_lines(const std::string& text) {
 Failure failure_of(const Hang& hang, int node, const std::string& name) {
   Failure failure;
   failure.kind = Failure::Kind::rank_hung;
-  failure.node = node;
-  failure.rank = hang.rank;
-  if (!hang.last_sign.empty())
+  if (hang.named) {
+    failure.node = node;
+    failure.rank = hang.rank;
+  }
+  if (hang.from_outside)
     failure.evidence = fmt::format(
         "no rank has printed, touched a heartbeat file, or moved bytes over files, network or links for "
         "{:.3g} s "
@@ -43,6 +45,8 @@ Failure failure_of(const Hang& hang, int node, const std::string& name) {
   failure.silent_s = hang.still_s;
   failure.phase = hang.phase;
   failure.seen = first_lines(hang.stacks);
+  if (!hang.named && !failure.seen.empty())
+    failure.seen.insert(failure.seen.begin(), fmt::format("rank {} on {} as one of all:", hang.rank, name));
   return failure;
 }
 
@@ -86,7 +90,8 @@ HangWatch::Finding HangWatch::check_outside(int world, bool all_heard, double no
                            .overdue_s = silence->bound_s,
                            .still_s = silence->still_s,
                            .why = silence->why,
-                           .last_sign = silence->last_sign},
+                           .from_outside = true,
+                           .named = silence->named},
                           now);
   if (finding.hang) outside_.taken_for_hung(*silence);
   return finding;

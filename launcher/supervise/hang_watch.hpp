@@ -19,8 +19,9 @@ struct Hang {
   double still_s = 0;                              ///< since the rank moved
   std::string why = {};                            ///< the evidence against it; empty: only its phase
   double since = 0;                                ///< when a hang was found first
-  std::string last_sign = {};                      ///< of life, of ranks that do not report; else ""
+  bool from_outside = false;                       ///< of ranks that do not report
   std::string stacks = {};                         ///< of the rank, where its agent has answered
+  bool named = true;                               ///< else nobody is known; it is one of those that wait
   control::Phase phase = control::Phase::forward;  ///< that the rank is in
 };
 /// The failure of the attempt; `node` of the rank, and its name.
@@ -46,7 +47,7 @@ class HangWatch {
   Finding check(const std::vector<StillRank>& ranks, bool all_heard, double now);
 
   // The same of ranks that do not report.
-  void seen(const control::RankSeen& what, double now) { outside_.seen(what, now); }
+  void seen(int node, const control::RankSeen& what, double now) { outside_.seen(node, what, now); }
   void ended(int rank) { outside_.ended(rank); }
   Finding check_outside(int world, bool all_heard, double now);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -16,6 +17,7 @@ constexpr double idle_share = 0.05;   // of a core: less is idle, ...
 constexpr double busy_share = 0.5;    // ... and more is spinning
 constexpr double stale_part = 0.8;    // of a recorded silence, over the one that is known
 constexpr double earlier_s = 3;       // so much before all others a rank fell silent
+constexpr double longest_start_s = 3600;
 
 }  // namespace
 
@@ -43,12 +45,12 @@ double OutsideWatch::last_life() const {
   return *nth;
 }
 
-void OutsideWatch::seen(const control::RankSeen& what, double now) {
+void OutsideWatch::seen(int node, const control::RankSeen& what, double now) {
   Rank& rank = ranks_[what.rank];
+  rank.node = node;
   rank.looked_at = now;
   if (!what.sign.empty())
     rank.life_at = std::max(rank.life_at, now - 1e-3 * static_cast<double>(what.still_ms));
-  rank.sign = what.sign;
   rank.cpu_share = 1e-2 * static_cast<double>(what.cpu_percent);
   rank.state = what.state.empty() ? '?' : what.state.front();
   const double life = last_life();
@@ -57,31 +59,54 @@ void OutsideWatch::seen(const control::RankSeen& what, double now) {
   if (life <= last_life_) return;
   longest_ = std::max(longest_, life - last_life_);
   last_life_ = life;
-  known_ = known_ || last_life_ - first_life_ >= 2.0 * limits_.hang_outside_s;
+  const double lived_s = last_life_ - first_life_;
+  if (doubt_ && lived_s > doubt_->past_s) doubt_.reset();
+  const bool past_doubt = !doubt_ || lived_s > longest_start_s;
+  known_ = known_ || (past_doubt && lived_s >= 2.0 * limits_.hang_outside_s);
+}
+
+double OutsideWatch::bound_s(double silence_s) const {
+  return std::max(static_cast<double>(limits_.hang_outside_s), limits_.hang_factor * silence_s);
 }
 
 std::optional<OutsideWatch::Silence> OutsideWatch::overdue(int world, double now) const {
   if (limits_.hang_outside_s <= 0 || !known_ || last_life_ < 0) return std::nullopt;
   Silence out;
   out.still_s = now - last_life_;
-  out.bound_s = std::max(static_cast<double>(limits_.hang_outside_s), limits_.hang_factor * longest_);
+  out.bound_s = bound_s(std::max(longest_, doubt_ ? doubt_->silence_s : 0));
   if (out.still_s <= out.bound_s || static_cast<int>(ranks_.size()) < world) return std::nullopt;
   const bool all_seen = std::all_of(ranks_.begin(), ranks_.end(), [now](const auto& entry) {
     return now - entry.second.looked_at <= look_life_s;
   });
   if (!all_seen) return std::nullopt;
   std::tie(out.rank, out.why) = culprit();
-  out.last_sign = ranks_.at(out.rank).sign;
+  out.named = out.rank >= 0;
+  if (!out.named) out.rank = ranks_.begin()->first;
   return out;
 }
 
-/// In this order: a rank with a stopped process; one that waits in the kernel; the one that uses no processor
-/// time while the others spin; the one that fell silent before all others. Else the first, without a reason.
+/// In this order: a rank with a stopped process; one that waits in the kernel; one that cannot be looked at;
+/// the one that uses no processor time while the others spin; the one that fell silent before all others.
+/// What most ranks show, on several nodes, has a cause that they share, such as storage.
 std::pair<int, std::string> OutsideWatch::culprit() const {
-  for (const auto& [state, says] :
-       {std::pair('T', "is stopped"), {'t', "is stopped by a debugger"}, {'D', "waits in the kernel"}})
+  std::string shared;
+  for (const auto& [state, says] : {std::pair('T', "is stopped"),
+                                    {'t', "is stopped by a debugger"},
+                                    {'D', "waits in the kernel"},
+                                    {control::RankSeen::look_hangs, "cannot be looked at"}}) {
+    std::vector<int> who;
+    std::set<int> nodes;
     for (const auto& [number, rank] : ranks_)
-      if (rank.state == state) return {number, fmt::format("a process of rank {} {}", number, says)};
+      if (rank.state == state) {
+        who.push_back(number);
+        nodes.insert(rank.node);
+      }
+    if (who.empty()) continue;
+    if (who.size() < ranks_.size() && (nodes.size() == 1 || 2 * who.size() < ranks_.size()))
+      return {who.front(), fmt::format("a process of rank {} {}", who.front(), says)};
+    if (shared.empty())
+      shared = fmt::format("{} of {} ranks have a process that {}", who.size(), ranks_.size(), says);
+  }
   std::vector<std::pair<double, int>> by_life;
   std::vector<int> idle;
   std::size_t busy = 0;
@@ -97,10 +122,18 @@ std::pair<int, std::string> OutsideWatch::culprit() const {
     if (const double before = by_life[1].first - by_life[0].first; before > earlier_s)
       return {by_life[0].second,
               fmt::format("rank {} fell silent {:.3g} s before the others", by_life[0].second, before)};
-  return {ranks_.begin()->first, ""};
+  return {-1, shared};
 }
 
-void OutsideWatch::taken_for_hung(const Silence& silence) { longest_ = std::max(longest_, silence.still_s); }
+void OutsideWatch::taken_for_hung(const Silence& silence) {
+  const char state = ranks_.at(silence.rank).state;
+  if (silence.named && (state == 'T' || state == 't')) return;  // a program that is well stops nobody
+  const double usual_s = bound_s(longest_);
+  doubt_ = Doubt{usual_s, last_life_ - first_life_ + usual_s};
+  const double now = last_life_ + silence.still_s;
+  known_ = std::none_of(ranks_.begin(), ranks_.end(),
+                        [now](const auto& entry) { return now - entry.second.life_at <= look_life_s; });
+}
 
 std::optional<double> OutsideWatch::known() const { return known_ ? std::optional(longest_) : std::nullopt; }
 

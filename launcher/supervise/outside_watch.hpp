@@ -6,7 +6,10 @@
 //   silent since   the last time an eighth of the ranks had shown a sign of life (some print while they wait)
 //   bound          max(hang_outside_s, hang_factor * the longest silence before)
 //   not judged     before signs were seen for twice hang_outside_s in one attempt: a program may show none
-//   a hang found   counts as a silence: where the program was well, it is not taken for hung again
+//   a hang found   may be a silence of a program that is well: it counts as one of the bound's length, until
+//                  an attempt has lived past the time where the other fell silent. Not where a rank was
+//                  stopped. Where a rank still showed signs, the others may show some at their start only:
+//                  none is judged before that time (an hour at most)
 #include <map>
 #include <optional>
 #include <string>
@@ -25,14 +28,14 @@ class OutsideWatch {
   static constexpr const char* recorded_as = "outside";  ///< among the paces
 
   void new_attempt();
-  void seen(const control::RankSeen& what, double now);
+  void seen(int node, const control::RankSeen& what, double now);
   void ended(int rank) { ranks_.erase(rank); }
 
   struct Silence {
     double still_s = 0, bound_s = 0;
     int rank = -1;
-    std::string why;  ///< the evidence against the rank; empty: any other may be the one
-    std::string last_sign;
+    bool named = false;  ///< the rank is to blame; else any other may be, and it is the first
+    std::string why;     ///< the evidence against it, or what is seen of several
   };
   /// Nothing while there may be life, and while one of `world` ranks has not been looked at lately.
   std::optional<Silence> overdue(int world, double now) const;
@@ -46,19 +49,27 @@ class OutsideWatch {
 
  private:
   struct Rank {
+    int node = -1;
     double looked_at = -1;  ///< < 0: never
     double life_at = -1;    ///< its last sign of life; < 0: none yet
-    std::string sign;
     double cpu_share = 0;
     char state = '?';
   };
   double last_life() const;
-  std::pair<int, std::string> culprit() const;  ///< and the evidence
+  double bound_s(double silence_s) const;
+  /// Whose the hang is, and the evidence; -1: nobody is known.
+  std::pair<int, std::string> culprit() const;
 
   config::Supervise limits_;
   std::map<int, Rank> ranks_;
   double first_life_ = -1, last_life_ = -1;  ///< of the run, in this attempt; < 0: none yet
   double longest_ = 0;                       ///< silence between two of them, in any attempt
+  /// A hang that may have been none.
+  struct Doubt {
+    double silence_s = 0;  ///< counts as one that was seen, ...
+    double past_s = 0;     ///< ... until an attempt has lived for longer than this
+  };
+  std::optional<Doubt> doubt_;
   bool known_ = false;
 };
 

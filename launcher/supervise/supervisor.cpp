@@ -56,7 +56,21 @@ std::vector<Action> Supervisor::take_actions() { return std::exchange(actions_, 
 void Supervisor::at(double now) {
   const double gap_s = now - now_;
   now_ = now;
-  if (gap_s > suspended_gap_s) nodes_.suspended(gap_s, now);
+  if (gap_s <= suspended_gap_s) return;
+  nodes_.suspended(gap_s, now);
+  if (tick_at_ < 0) return;
+  extend_deadlines(gap_s);  // before messages are read that have waited
+  tick_at_ += gap_s;
+}
+
+/// Nothing was decided for so long.
+void Supervisor::extend_deadlines(double seconds) {
+  stage_since_ = std::min(stage_since_ + seconds, now_);
+  nodes_.extend_deadlines(seconds, now_);
+  attempt_.extend_deadlines(seconds, now_);
+  failures_.extend_deadlines(seconds, now_);
+  hangs_.extend_deadlines(seconds, now_);
+  ladder_.extend_deadlines(seconds);
 }
 
 void Supervisor::ordered() {
@@ -64,14 +78,7 @@ void Supervisor::ordered() {
 }
 
 void Supervisor::tick() {
-  if (const double gap_s = now_ - tick_at_; tick_at_ >= 0 && gap_s > suspended_gap_s) {
-    stage_since_ = std::min(stage_since_ + gap_s, now_);
-    nodes_.extend_deadlines(gap_s, now_);
-    attempt_.extend_deadlines(gap_s, now_);
-    failures_.extend_deadlines(gap_s, now_);
-    hangs_.extend_deadlines(gap_s, now_);
-    ladder_.extend_deadlines(gap_s);
-  }
+  if (const double gap_s = now_ - tick_at_; tick_at_ >= 0 && gap_s > suspended_gap_s) extend_deadlines(gap_s);
   tick_at_ = now_;
   for (const StageRow& row : table_) {
     if (!row.stages.contains(stage_)) continue;

@@ -114,6 +114,7 @@ class Supervisor {
   std::optional<Failure> hang();
   void carry_out(const StageRow& row, const Failure& failure);
   void enter(Stage stage);
+  void extend_deadlines(double seconds);
 
   // supervisor_reports.cpp
   void report(Trigger trigger, const Failure& failure = {});
@@ -125,7 +126,7 @@ class Supervisor {
 
   // supervisor_effects.cpp
   void record(Event event);
-  void record_end(events::AttemptEnded ended);
+  void record_end(events::AttemptEnded ended, double silent_s = 0);
   void end_attempt(const Failure& failure);
   void begin_attempt(Decision decision, const Failure& why);
   void plan_first();

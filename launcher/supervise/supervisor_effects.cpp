@@ -19,10 +19,11 @@ void Supervisor::record(Event event) {
   actions_.push_back(Record{std::move(entry)});
 }
 
-/// With what is assumed of its progress, where the program reported none.
-void Supervisor::record_end(events::AttemptEnded ended) {
+/// With what is assumed of its progress, where the program reported none. In a hang of `silent_s` it has made
+/// none.
+void Supervisor::record_end(events::AttemptEnded ended, double silent_s) {
   if (!attempt_.reports())
-    assume_progress(ended, state_.attempts.back(), unix_now(), limits_.assumed_progress_s);
+    assume_progress(ended, state_.attempts.back(), unix_now() - silent_s, limits_.assumed_progress_s);
   record(std::move(ended));
 }
 
@@ -35,7 +36,7 @@ void Supervisor::end_attempt(const Failure& failure) {
     facts.decided_s = now_ - *since;
   }
   if (!failures_.any_end() && failure.node >= 0) facts.signs = failures_.last_signs(failure.node, now_);
-  record_end(end_by(failure, facts));
+  record_end(end_by(failure, facts), failure.kind == Kind::rank_hung ? failure.silent_s : 0);
   failures_.decided();
   hangs_.forget();
   for (auto& event : nodes_after(failure, state_, roster_, limits_)) {

@@ -149,7 +149,8 @@ void Supervisor::rank_flight(int node, const control::RankFlight& what) {
 }
 
 void Supervisor::rank_seen(int node, const control::RankSeen& what) {
-  if (what.attempt == attempt() && attempt_.has_on(what.rank, node)) hangs_.seen(what, now_);
+  if (what.attempt == attempt() && attempt_.has_on(what.rank, node) && !attempt_.has_ended(what.rank))
+    hangs_.seen(node, what, now_);
 }
 
 void Supervisor::stacks(int node, const control::Stacks& what) {

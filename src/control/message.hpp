@@ -113,6 +113,7 @@ struct RankSeen {
   std::string sign;              ///< "output", "heartbeat", "files", "network", "links"; "": none yet
   std::int64_t cpu_percent = 0;  ///< of a core, in the last second
   std::string state;  ///< of its processes, as the kernel's letter: T if one is stopped, else D, R, S
+  static constexpr char look_hangs = '-';  ///< in place of a letter: its agent waits for an answer
 };
 /// Two values that must be equal were not: silent data corruption. Logical rank 0 reports it for all.
 struct RankDoubt {

@@ -64,8 +64,10 @@ class Node final : public launcher::NodeSystem {
   std::vector<launcher::RunProcess> processes(bool orphans) const override;
   [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                              std::function<void(std::string)> done) override;
-  void look_outside(int, std::vector<launcher::WatchedRank>,
-                    std::function<void(const launcher::Growths&)>) override {}
+  bool look_outside(int, std::vector<launcher::WatchedRank>,
+                    std::function<void(const launcher::Growths&)>) override {
+    return true;
+  }
   void remove_flight_records(int) override {}
   int free_port(int first) const override { return first; }
   void check(std::function<void(const control::NodeHealth&)> then) override;

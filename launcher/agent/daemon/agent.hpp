@@ -140,7 +140,6 @@ class Agent {
   VoteMerger votes_;
   SignsOfLife life_;      ///< of ranks that do not report
   int life_attempt_ = 0;  ///< whose ranks they are
-  double looked_at_ = 0;  ///< at them; 0: not yet in this attempt
   std::map<std::pair<int, std::int64_t>, control::Loop::Handle> vote_timers_;  ///< by (attempt, step)
   std::unique_ptr<Signs> signs_;
   std::unique_ptr<WarmRanks> warm_;

@@ -126,16 +126,19 @@ void Agent::look_outside() {
       watched.push_back({number, spooled_path(scratch_, run_, rank_log(run_, attempt, number)),
                          scratch_.heartbeat(number)});
   if (watched.empty()) return;
-  system_.look_outside(attempt, std::move(watched), [this, attempt](const Growths& growths) {
-    const double now = loop_.steady_seconds();
-    if (std::exchange(life_attempt_, attempt) != attempt) {
-      life_.forget();
-      looked_at_ = 0;
-    }
-    if (looked_at_ > 0) life_.take(growths, now - looked_at_, now);
-    looked_at_ = now;
+  if (std::exchange(life_attempt_, attempt) != attempt) life_.forget();
+  life_.look_begins(loop_.steady_seconds());
+  const auto tell = [this, attempt](double now) {
     for (const auto& seen : life_.seen(attempt, now)) tell_leader(seen);
+  };
+  const bool looks = system_.look_outside(attempt, watched, [this, attempt, tell](const Growths& growths) {
+    if (attempt != life_attempt_) return;
+    life_.take(growths);
+    tell(growths.at);
   });
+  if (looks) return;
+  life_.cannot_look(watched, loop_.steady_seconds());
+  tell(loop_.steady_seconds());
 }
 
 // --- messages of callers ---

@@ -22,9 +22,9 @@ class LinuxNode final : public NodeSystem {
   std::vector<RunProcess> processes(bool orphans) const override;
   [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                              std::function<void(std::string)> done) override;
-  void look_outside(int attempt, std::vector<WatchedRank> ranks,
+  bool look_outside(int attempt, std::vector<WatchedRank> ranks,
                     std::function<void(const Growths&)> then) override {
-    outside_.look(attempt, std::move(ranks), std::move(then));
+    return outside_.look(attempt, std::move(ranks), std::move(then));
   }
   void remove_flight_records(int attempt) override;
   Mover* mover() override { return mover_.get(); }

@@ -35,7 +35,7 @@ class NodeSystem {
                                                      std::function<void(std::string)> done) = 0;
 
   /// As OutsideLook::look().
-  virtual void look_outside(int attempt, std::vector<WatchedRank> ranks,
+  virtual bool look_outside(int attempt, std::vector<WatchedRank> ranks,
                             std::function<void(const Growths&)> then) = 0;
   /// As remove_flight_records(), of this run.
   virtual void remove_flight_records(int attempt) = 0;

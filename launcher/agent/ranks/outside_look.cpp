@@ -15,10 +15,12 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <utility>
 
 #include "src/base/as_size.hpp"
+#include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/nvml/library.hpp"
@@ -28,22 +30,34 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr Millis shutdown{100};
-constexpr std::int64_t rdma_word = 4;         // bytes that an RDMA port counts as one
+/// Of an RDMA port; AWS EFA has the last two only.
+struct RdmaCounter {
+  const char* file;
+  std::int64_t unit;  ///< bytes
+};
+constexpr RdmaCounter rdma_counters[] = {{"counters/port_xmit_data", 4},
+                                         {"counters/port_rcv_data", 4},
+                                         {"hw_counters/tx_bytes", 1},
+                                         {"hw_counters/rx_bytes", 1}};
 constexpr std::string_view states = "TtDRS";  // of a process: what comes first says most
 constexpr struct timeval netlink_patience { 1, 0 };
 
 /// "NAME: NUMBER" lines of /proc/PID/io.
-std::int64_t file_bytes(int pid) {
+std::optional<std::int64_t> file_bytes(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/io");
   std::string name;
   std::int64_t value = 0, sum = 0;
+  int found = 0;
   while (file >> name >> value)
-    if (name == "rchar:" || name == "wchar:" || name == "read_bytes:" || name == "write_bytes:") sum += value;
-  return sum;
+    if (name == "rchar:" || name == "wchar:" || name == "read_bytes:" || name == "write_bytes:") {
+      sum += value;
+      ++found;
+    }
+  return found == 4 ? std::optional(sum) : std::nullopt;
 }
 
 struct ProcessNow {
-  std::int64_t cpu_ms = 0;
+  std::optional<std::int64_t> cpu_ms;
   char state = '?';
 };
 /// Of "PID (NAME) STATE ...", where NAME may be anything; its CPU time has the numbers 14 and 15.
@@ -93,7 +107,7 @@ std::int64_t payload_of(const inet_diag_msg* socket, int length) {
   return 0;
 }
 
-/// Of one family. False: no answer.
+/// Of one family. False: not all of them.
 bool ask_kernel(int netlink, unsigned char family, std::map<std::uint64_t, std::int64_t>& out) {
   struct {
     nlmsghdr header{};
@@ -113,8 +127,8 @@ bool ask_kernel(int netlink, unsigned char family, std::map<std::uint64_t, std::
     if (got <= 0) return false;
     auto left = static_cast<unsigned>(got);
     for (auto* m = reinterpret_cast<nlmsghdr*>(buffer.data()); NLMSG_OK(m, left); m = NLMSG_NEXT(m, left)) {
+      if (m->nlmsg_type == NLMSG_ERROR || (m->nlmsg_flags & NLM_F_DUMP_INTR)) return false;
       if (m->nlmsg_type == NLMSG_DONE) return true;
-      if (m->nlmsg_type == NLMSG_ERROR) return false;
       const auto* socket = static_cast<const inet_diag_msg*>(NLMSG_DATA(m));
       out[socket->idiag_inode] =
           payload_of(socket, static_cast<int>(m->nlmsg_len) - static_cast<int>(NLMSG_LENGTH(sizeof *socket)));
@@ -134,141 +148,155 @@ std::int64_t time_of(const fs::path& path) {
   return facts.st_mtim.tv_sec * std::int64_t{1'000'000'000} + facts.st_mtim.tv_nsec;
 }
 
-/// What a counter has grown by; one that begins anew has grown by all that it shows.
-std::int64_t growth(std::int64_t before, std::int64_t now) { return now >= before ? now - before : now; }
-
 }  // namespace
 
-std::map<std::uint64_t, std::int64_t> tcp_payload() {
+std::optional<std::map<std::uint64_t, std::int64_t>> tcp_payload() {
   std::map<std::uint64_t, std::int64_t> out;
   const files::Fd netlink(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
-  if (!netlink) return out;
+  if (!netlink) return std::nullopt;
   ::setsockopt(netlink.get(), SOL_SOCKET, SO_RCVTIMEO, &netlink_patience, sizeof netlink_patience);
-  if (ask_kernel(netlink.get(), AF_INET, out)) ask_kernel(netlink.get(), AF_INET6, out);
+  if (!ask_kernel(netlink.get(), AF_INET, out) || !ask_kernel(netlink.get(), AF_INET6, out))
+    return std::nullopt;
   return out;
 }
 
-std::int64_t rdma_bytes(const fs::path& sys) {
-  std::int64_t words = 0;
+Counters rdma_bytes(const fs::path& sys) {
+  Counters out;
   const fs::path devices = sys / "class/infiniband";
   for (const auto& device : files::list(devices))
     for (const auto& port : files::list(devices / device / "ports"))
-      for (const char* counter : {"port_xmit_data", "port_rcv_data"}) {
-        std::int64_t value = 0;
-        if (std::ifstream(devices / device / "ports" / port / "counters" / counter) >> value) words += value;
+      for (const auto& [name, unit] : rdma_counters) {
+        const fs::path file = devices / device / "ports" / port / name;
+        std::int64_t count = 0;
+        if (std::ifstream(file) >> count) out[file.string()] = count * unit;
       }
-  return words * rdma_word;
+  return out;
+}
+
+std::int64_t growth_since(Counters& before, Counters now) {
+  std::int64_t sum = 0;
+  for (const auto& [device, bytes] : now)
+    if (const auto old = before.find(device); old != before.end())
+      sum += std::max<std::int64_t>(0, bytes - old->second);
+  before = std::move(now);
+  return sum;
 }
 
 /// The counters at the last look. Only the worker's thread is at them.
 struct OutsideLook::Before {
-  struct Process {
-    std::int64_t files = 0, cpu_ms = 0;
-  };
   struct Rank {
     std::int64_t log = 0, heartbeat = 0;
-    std::map<int, Process> processes;
-    std::map<std::uint64_t, std::int64_t> sockets;
+    Counters files, cpu_ms;  ///< by process
   };
   int attempt = 0;
+  double at = 0;  ///< 0: there was none in this attempt
   std::map<int, Rank> ranks;
-  std::int64_t rdma = 0, nvlinks = 0;
+  Counters rdma, nvlinks;
+  std::map<std::uint64_t, std::int64_t> payload;  ///< of all sockets, by inode
 
   Growths look(const RunDir& run, const std::string& node, const fs::path& sys, int now_attempt,
-               const std::vector<WatchedRank>& watched, std::int64_t nvlinks_now);
+               const std::vector<WatchedRank>& watched, Counters nvlinks_now);
 };
 
 /// Loads the library at the first question: with a sick GPU that may take long.
 struct OutsideLook::Nvlinks {
   std::unique_ptr<nvml::Library> library;
-  std::int64_t bytes = 0;  ///< the loop's thread has this one
+  Counters bytes;  ///< the last answer; the loop's thread has this one
 
-  std::int64_t ask() {
+  Counters ask() {
     if (!library) library = std::make_unique<nvml::Library>();
-    std::int64_t sum = 0;
+    Counters out;
     for (int n = 0; n < library->count().value_or(0); ++n)
       if (const auto gpu = library->by_index(static_cast<unsigned>(n)))
-        sum += library->link_bytes(*gpu).value_or(0);
-    return sum;
+        if (const auto moved = library->link_bytes(*gpu)) out[std::to_string(n)] = *moved;
+    return out;
   }
 };
 
 Growths OutsideLook::Before::look(const RunDir& run, const std::string& node, const fs::path& sys,
                                   int now_attempt, const std::vector<WatchedRank>& watched,
-                                  std::int64_t nvlinks_now) {
-  if (std::exchange(attempt, now_attempt) != now_attempt) ranks.clear();
-  const std::int64_t rdma_now = rdma_bytes(sys);
-  const std::int64_t links = growth(std::exchange(rdma, rdma_now), rdma_now) +
-                             growth(std::exchange(nvlinks, nvlinks_now), nvlinks_now);
+                                  Counters nvlinks_now) {
+  if (std::exchange(attempt, now_attempt) != now_attempt) {
+    ranks.clear();
+    at = 0;
+  }
+  Growths out;
+  out.at = steady_seconds();
+  const std::int64_t over_rdma = growth_since(rdma, rdma_bytes(sys)),
+                     over_nvlinks = growth_since(nvlinks, std::move(nvlinks_now));
   std::vector<RunProcess> processes;
   try {
     processes = processes_of(run, node);
   } catch (const Error&) {
-    return {};  // nothing is known of anybody
+    return out;
   }
-  const auto payload = tcp_payload();
-  Growths out;
+  if (const double before = std::exchange(at, out.at); before > 0) out.seconds = out.at - before;
+  auto payload_now = tcp_payload();
   for (const auto& place : watched) {
-    Rank now;
+    const auto [known, is_new] = ranks.try_emplace(place.rank);
+    Rank& rank = known->second;
     RankGrowth grown;
-    const auto known = ranks.find(place.rank);
-    const Rank before = known == ranks.end() ? Rank{} : std::move(known->second);
-    now.log = size_of(place.log);
-    now.heartbeat = time_of(place.heartbeat);
-    grown.printed = growth(before.log, now.log);
-    grown.touched = now.heartbeat != before.heartbeat;
-    grown.links = links;
+    const std::int64_t log = size_of(place.log), heartbeat = time_of(place.heartbeat);
+    grown.printed = std::max<std::int64_t>(0, log - std::exchange(rank.log, log));
+    grown.touched = heartbeat != std::exchange(rank.heartbeat, heartbeat) && heartbeat > 0;
+    grown.rdma = over_rdma;
+    grown.nvlinks = over_nvlinks;
+    Counters files, cpu_ms;
+    std::set<std::uint64_t> sockets;  // processes share them
     auto state = states.size();
     for (const auto& process : processes) {
       if (process.rank != place.rank || process.attempt != attempt) continue;
       const auto facts = process_now(process.pid);
-      const Process counts{file_bytes(process.pid), facts.cpu_ms};
-      const auto old = before.processes.find(process.pid);
-      const Process since = old == before.processes.end() ? Process{} : old->second;
-      grown.files += growth(since.files, counts.files);
-      grown.cpu_ms += growth(since.cpu_ms, counts.cpu_ms);
-      now.processes[process.pid] = counts;
+      const std::string pid = std::to_string(process.pid);
+      if (const auto bytes = file_bytes(process.pid)) files[pid] = *bytes;
+      if (facts.cpu_ms) cpu_ms[pid] = *facts.cpu_ms;
       state = std::min({state, states.find(facts.state), states.size()});
-      for (const auto inode : sockets_of(process.pid))
-        if (const auto socket = payload.find(inode); socket != payload.end()) now.sockets.insert(*socket);
+      const auto open = sockets_of(process.pid);
+      sockets.insert(open.begin(), open.end());
     }
-    for (const auto& [inode, bytes] : now.sockets) {
-      const auto old = before.sockets.find(inode);
-      grown.network += growth(old == before.sockets.end() ? 0 : old->second, bytes);
+    grown.files = growth_since(rank.files, std::move(files));
+    grown.cpu_ms = growth_since(rank.cpu_ms, std::move(cpu_ms));
+    for (const auto inode : sockets) {
+      if (!payload_now) break;
+      const auto now = payload_now->find(inode), old = payload.find(inode);
+      if (now != payload_now->end())
+        grown.network += std::max<std::int64_t>(0, now->second - (old == payload.end() ? 0 : old->second));
     }
     if (state < states.size()) grown.state = states[state];
-    ranks[place.rank] = std::move(now);
-    if (known != ranks.end()) out[place.rank] = grown;
+    if (!is_new) out.ranks[place.rank] = grown;
   }
+  if (payload_now) payload = std::move(*payload_now);
   return out;
 }
 
-OutsideLook::OutsideLook(control::Loop& loop, RunDir run, std::string node, fs::path sys)
+OutsideLook::OutsideLook(control::Loop& loop, RunDir run, std::string node, fs::path sys, Millis limit)
     : run_(std::move(run)),
       node_(std::move(node)),
       sys_(std::move(sys)),
       before_(std::make_shared<Before>()),
       nvlinks_(std::make_shared<Nvlinks>()),
+      limit_(limit),
       worker_(loop, shutdown),
       gpu_worker_(loop, shutdown) {}
 
 OutsideLook::~OutsideLook() = default;
 
-void OutsideLook::look(int attempt, std::vector<WatchedRank> ranks,
+bool OutsideLook::look(int attempt, std::vector<WatchedRank> ranks,
                        std::function<void(const Growths&)> then) {
   if (!std::exchange(asking_, true))
     gpu_worker_.ask([links = nvlinks_] { return links->ask(); },
-                    [this](std::int64_t bytes) {
+                    [this](Counters bytes) {
                       asking_ = false;
-                      nvlinks_->bytes = bytes;
+                      nvlinks_->bytes = std::move(bytes);
                     });
-  if (std::exchange(looking_, true)) return;
+  if (std::exchange(looking_, true)) return worker_.busy_for().value_or(Millis(0)) <= limit_;
   worker_.ask([before = before_, run = run_, node = node_, sys = sys_, attempt, ranks = std::move(ranks),
                nvlinks = nvlinks_->bytes] { return before->look(run, node, sys, attempt, ranks, nvlinks); },
               [this, then = std::move(then)](const Growths& growths) {
                 looking_ = false;
                 then(growths);
               });
+  return true;
 }
 
 }  // namespace holdfast::launcher

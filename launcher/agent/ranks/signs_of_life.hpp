@@ -4,9 +4,11 @@
 //   word                    a sign of life when
 //   heartbeat               its heartbeat file was touched; once it was, nothing else counts
 //   output                  it printed anything
-//   network, files, links   more bytes moved than noise: `noise` a second, and `rare` of the most ever seen
+//   network, files, links   more bytes moved than noise: `noise` a second, and `rare` of the most that
+//                           was seen, of which half is forgotten in `fades_s`
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,12 +20,17 @@ namespace holdfast::launcher {
 class SignsOfLife {
  public:
   /// Keep-alives and wake-ups of a program that waits; bytes a second.
-  static constexpr double noise = 8 << 10, rare = 1e-3;
+  static constexpr double noise = 8 << 10, rare = 1e-3, fades_s = 600;
 
   void forget() { ranks_.clear(); }  ///< another attempt
-  /// What has grown in the last `seconds`; `now` in seconds of a steady clock.
-  void take(const Growths& growths, double seconds, double now);
-  /// Of ranks that were looked at twice.
+  /// A look begins, as one does every second. If it is late by seconds, nobody has looked, and the job may
+  /// have been suspended: that time is no silence. `now` in seconds of the looks' clock.
+  void look_begins(double now);
+  /// Ranks that are not among them any more have ended.
+  void take(const Growths& growths);
+  /// They cannot be looked at: a look hangs.
+  void cannot_look(const std::vector<WatchedRank>& ranks, double now);
+  /// Of ranks that were looked at twice, or that cannot be.
   std::vector<control::RankSeen> seen(int attempt, double now) const;
 
  private:
@@ -35,11 +42,12 @@ class SignsOfLife {
     double since = 0;  ///< the last sign of life, or the first look
     std::string sign;  ///< the last; "": none yet
     bool touches = false;
-    Bytes files, network, links;
+    Bytes files, network, rdma, nvlinks;
     double cpu_share = 0;
     char state = '?';
   };
   std::map<int, Rank> ranks_;
+  std::optional<double> began_at_;  ///< the last look
 };
 
 }  // namespace holdfast::launcher

@@ -9,7 +9,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Four ranks that are looked at every second; bounds of 10 s and three times the longest silence.
+/// Four ranks on two nodes, looked at every second; bounds of 10 s and three times the longest silence.
 class RanksSeen : public testing::Test {
  protected:
   static config::Supervise limits() {
@@ -22,7 +22,8 @@ class RanksSeen : public testing::Test {
     for (; now < end; now += 1)
       for (int r = 0; r < world; ++r) {
         if (live && r != except) life[r] = now;
-        watch.seen({r, 1, static_cast<std::int64_t>(1e3 * (now - life[r])), sign, cpu[r], state[r]}, now);
+        watch.seen(r / 2, {r, 1, static_cast<std::int64_t>(1e3 * (now - life[r])), sign, cpu[r], state[r]},
+                   now);
       }
   }
   std::optional<OutsideWatch::Silence> overdue() const { return watch.overdue(world, now); }
@@ -54,6 +55,7 @@ TEST_F(RanksSeen, ASilenceLongerThanTheFloorIsAHang) {
   ASSERT_TRUE(overdue());
   EXPECT_EQ(overdue()->bound_s, 10);
   EXPECT_EQ(overdue()->why, "") << "all spin: nobody is known";
+  EXPECT_FALSE(overdue()->named);
 }
 
 TEST_F(RanksSeen, LongerSilencesThanBeforeAreAllowedThreefold) {
@@ -80,6 +82,35 @@ TEST_F(RanksSeen, AFalseAlarmIsNotRaisedAgain) {
   EXPECT_TRUE(overdue());
 }
 
+TEST_F(RanksSeen, HangsDoNotTripleTheBoundAgainAndAgain) {
+  for (int attempt = 1; attempt <= 4; ++attempt) {
+    look(now + 30, true);
+    look(now + 100, false);
+    ASSERT_TRUE(overdue());
+    EXPECT_EQ(overdue()->bound_s, attempt == 1 ? 10 : 30);
+    watch.taken_for_hung(*overdue());
+    watch.new_attempt();
+  }
+  look(now + 45, true);
+  look(now + 15, false);
+  ASSERT_TRUE(overdue()) << "the attempt has lived past the time where the others fell silent";
+  EXPECT_EQ(overdue()->bound_s, 10);
+  EXPECT_EQ(watch.known(), 1) << "the next leader knows of real silences only";
+}
+
+TEST_F(RanksSeen, AStoppedRankIsNoSilenceOfAProgramThatIsWell) {
+  look(130, true);
+  state[2] = "T";
+  look(142, false);
+  ASSERT_TRUE(overdue());
+  watch.taken_for_hung(*overdue());
+  watch.new_attempt();
+  state[2] = "R";
+  look(160, true);
+  look(172, false);
+  EXPECT_TRUE(overdue());
+}
+
 TEST_F(RanksSeen, TheRankThatDoesNotSpinIsNamed) {
   look(130, true);
   cpu[2] = 1;
@@ -99,6 +130,31 @@ TEST_F(RanksSeen, AStoppedProcessIsNamedBeforeOneThatWaitsInTheKernel) {
   state[3] = "S";
   look(143, false);
   EXPECT_EQ(overdue()->rank, 1);
+}
+
+TEST_F(RanksSeen, ANodeWhoseRanksCannotBeLookedAtIsNamed) {
+  look(130, true);
+  state[2] = state[3] = control::RankSeen::look_hangs;
+  look(142, false);
+  ASSERT_TRUE(overdue());
+  EXPECT_EQ(overdue()->rank, 2);
+  EXPECT_EQ(overdue()->why, "a process of rank 2 cannot be looked at");
+}
+
+TEST_F(RanksSeen, WhatHoldsUpSeveralNodesNamesNobody) {
+  look(130, true);
+  state[1] = state[3] = "D";
+  look(142, false);
+  ASSERT_TRUE(overdue());
+  EXPECT_FALSE(overdue()->named);
+  EXPECT_EQ(overdue()->why, "2 of 4 ranks have a process that waits in the kernel");
+  state[0] = state[2] = "D";
+  look(143, false);
+  EXPECT_FALSE(overdue()->named);
+  state[0] = state[1] = "R";
+  look(144, false);
+  EXPECT_TRUE(overdue()->named) << "all of one node";
+  EXPECT_EQ(overdue()->rank, 2);
 }
 
 TEST_F(RanksSeen, TheRankThatFellSilentFirstIsNamed) {
@@ -125,8 +181,31 @@ TEST_F(RanksSeen, OneRankOfManyThatPrintsDoesNotHideAHang) {
   look(130, true);
   for (; now < 145; now += 1)
     for (int r = 0; r < world; ++r)
-      watch.seen({r, 1, r == 0 ? 0 : static_cast<std::int64_t>(1e3 * (now - 129)), sign, 99, "R"}, now);
+      watch.seen(r, {r, 1, r == 0 ? 0 : static_cast<std::int64_t>(1e3 * (now - 129)), sign, 99, "R"}, now);
   EXPECT_TRUE(overdue());
+}
+
+TEST_F(RanksSeen, AProgramThatShowsSignsAtItsStartOnlyIsNotJudgedAgain) {
+  world = 16;
+  const auto steps = [this](double end) {  // one rank prints
+    for (; now < end; now += 1)
+      for (int r = 0; r < world; ++r) {
+        if (r == 0) life[r] = now;
+        watch.seen(r, {r, 1, static_cast<std::int64_t>(1e3 * (now - life[r])), sign, 99, "R"}, now);
+      }
+  };
+  look(125, true);
+  steps(140);
+  ASSERT_TRUE(overdue());
+  watch.taken_for_hung(*overdue());
+  watch.new_attempt();
+  look(165, true);
+  steps(400);
+  EXPECT_FALSE(overdue());
+  EXPECT_FALSE(watch.known());
+  watch.new_attempt();
+  look(450, true);
+  EXPECT_TRUE(watch.known()) << "it has shown signs for longer than the start that was doubted";
 }
 
 TEST_F(RanksSeen, RanksThatHaveEndedAreNotAwaited) {
@@ -167,9 +246,9 @@ TEST(OutsideWatch, CanBeTurnedOff) {
   config::Supervise limits;
   limits.hang_outside_s = 0;
   OutsideWatch watch(limits, {});
-  watch.seen({0, 1, 0, "output", 0, "S"}, 1);
-  watch.seen({0, 1, 0, "output", 0, "S"}, 1000);
-  watch.seen({0, 1, 900000, "output", 0, "S"}, 1900);
+  watch.seen(0, {0, 1, 0, "output", 0, "S"}, 1);
+  watch.seen(0, {0, 1, 0, "output", 0, "S"}, 1000);
+  watch.seen(0, {0, 1, 900000, "output", 0, "S"}, 1900);
   EXPECT_FALSE(watch.overdue(1, 1900));
 }
 

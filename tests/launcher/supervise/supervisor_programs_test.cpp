@@ -47,14 +47,15 @@ void ask_and_wait(FakeCluster& c, const Drain& what) {
   c.run(0.1);
 }
 
-/// Every second an agent tells what it sees of its ranks from outside.
-void look(FakeCluster& c, int seconds, bool live, double& silent_s) {
-  for (; seconds > 0; --seconds) {
+/// Every second an agent tells what it sees of its ranks from outside, until their attempt ends; `state`: of
+/// a silent rank 3.
+void look(FakeCluster& c, int seconds, bool live, double& silent_s, const char* state = "T") {
+  for (const int attempt = c.leader->attempt(); seconds > 0 && c.leader->attempt() == attempt; --seconds) {
     silent_s = live ? 0 : silent_s + 1;
     for (int rank = 0; rank < 6; ++rank)
-      c.tell(rank / 2, [&, rank](Supervisor& s) {
-        s.rank_seen(rank / 2, {rank, s.attempt(), static_cast<std::int64_t>(1e3 * silent_s), "network", 99,
-                               rank == 3 && !live ? "T" : "R"});
+      c.tell(c.leader->placement()[rank / 2], [&, rank](Supervisor& s) {
+        s.rank_seen(s.placement()[rank / 2], {rank, s.attempt(), static_cast<std::int64_t>(1e3 * silent_s),
+                                              "network", 99, rank == 3 && !live ? state : "R"});
       });
     c.run(1);
   }
@@ -78,6 +79,87 @@ TEST(Programs, ThatSayNothingAreTakenForHungWhenNothingIsSeenOfThem) {
       ended["evidence"][0],
       "no rank has printed, touched a heartbeat file, or moved bytes over files, network or links for 10.1 s "
       "(10 s are allowed): a process of rank 3 is stopped");
+}
+
+TEST(Programs, WhoseRanksAllSpinHaveNobodyToBlame) {
+  Shape setup = silent();
+  setup.limits.hang_outside_s = 10;
+  FakeCluster c(setup);
+  double silent_s = 0;
+  ASSERT_TRUE(runs(c, 1));
+  look(c, 22, true, silent_s);
+  look(c, 14, false, silent_s, "R");
+  ASSERT_TRUE(runs(c, 2));
+  const json ended = c.last("attempt_ended");
+  EXPECT_EQ(ended["cause"], "rank hung");
+  EXPECT_FALSE(ended.value("blamed", false)) << ended;
+  EXPECT_EQ(ended.value("node", ""), "");
+  EXPECT_THAT(ended["evidence"], testing::Contains("rank 0 on n0 as one of all:")) << "and its stack";
+  EXPECT_TRUE(c.leader->state().failures.empty());
+}
+
+TEST(Programs, ThatHangAfterEveryStartComeToAnEnd) {
+  Shape setup = silent();
+  setup.limits.hang_outside_s = 10;
+  FakeCluster c(setup);
+  double silent_s = 0;
+  ASSERT_TRUE(runs(c, 1));
+  look(c, 22, true, silent_s);
+  for (int attempt = 1; !c.exit_code && attempt <= 5; ++attempt) {
+    ASSERT_TRUE(runs(c, attempt));
+    look(c, 3, true, silent_s);
+    look(c, 14, false, silent_s);
+  }
+  EXPECT_EQ(c.exit_code, 93) << "their silence is no progress";
+  EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("3 attempts in a row fell silent within 10 s"));
+  EXPECT_NEAR(c.last("attempt_ended")["ran_s"], 3, 1.5);
+}
+
+TEST(Programs, WhoseRankWasNeverSeenToLiveAreSaidToBeSilent) {
+  Shape setup = silent();
+  setup.limits.hang_outside_s = 10;
+  FakeCluster c(setup);
+  double silent_s = 0;
+  ASSERT_TRUE(runs(c, 1));
+  for (int second = 0; second < 38; ++second) {
+    silent_s = second < 22 ? 0 : silent_s + 1;
+    for (int rank = 0; rank < 6; ++rank)
+      c.tell(rank / 2, [&, rank](Supervisor& s) {
+        s.rank_seen(rank / 2, {rank, 1, static_cast<std::int64_t>(1e3 * silent_s), rank == 3 ? "" : "output",
+                               99, rank == 3 ? "-" : "R"});
+      });
+    c.run(1);
+  }
+  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]),
+              testing::AllOf(HasSubstr("no rank has printed"), HasSubstr("rank 3 cannot be looked at")));
+}
+
+TEST(Programs, WhoseFirstRanksHaveEndedAreJudgedByTheOthers) {
+  Shape setup = silent();
+  setup.limits.hang_outside_s = 10;
+  FakeCluster c(setup);
+  double silent_s = 0;
+  ASSERT_TRUE(runs(c, 1));
+  look(c, 22, true, silent_s);
+  for (int rank = 2; rank < 6; ++rank) c.end_rank(rank, 0);
+  c.run(0.5);
+  look(c, 15, false, silent_s);  // looks that had begun tell of ended ranks, too
+  ASSERT_TRUE(runs(c, 2));
+  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]), testing::Not(HasSubstr("rank 3")));
+}
+
+TEST(Programs, WhoseJobWasSuspendedWereNotSilentThen) {
+  Shape setup = silent();
+  setup.limits.hang_outside_s = 10;
+  FakeCluster c(setup);
+  double silent_s = 0;
+  ASSERT_TRUE(runs(c, 1));
+  look(c, 22, true, silent_s);
+  c.now += 7200;  // what agents say next is read before the next tick
+  look(c, 3, true, silent_s);
+  EXPECT_EQ(c.leader->attempt(), 1);
+  look(c, 14, false, silent_s);
+  EXPECT_TRUE(runs(c, 2)) << "no longer silence is known";
 }
 
 TEST(Programs, ThatReportAreNotLookedAtFromOutside) {
