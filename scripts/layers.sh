@@ -59,7 +59,7 @@ launcher/agent/mover: src/control src/base
 launcher/agent/ranks: launcher/pmix launcher/supervise src/nvml src/control src/config src/flight src/base
 launcher/agent/leader: launcher/agent/ranks launcher/supervise launcher/record slurm checkpoint/index src/control src/config src/base
 launcher/agent/daemon: launcher/pmix launcher/agent/leader launcher/agent/mover launcher/agent/ranks launcher/agent/signs launcher/supervise slurm src/control src/config src/base
-launcher/report: launcher/supervise launcher/record src/config src/base
+launcher/report: launcher/supervise launcher/record slurm src/config src/base
 launcher/job: launcher/report launcher/agent/signs launcher/agent/ranks launcher/supervise launcher/record launcher/plan slurm src/preflight checkpoint/index src/control src/config src/base
 launcher/drill: launcher/supervise launcher/record slurm src/config src/base
 launcher/watch: launcher/report launcher/supervise launcher/record slurm src/control src/base

@@ -1,6 +1,7 @@
 #include "slurm/asking.hpp"
 
 #include <algorithm>
+#include <charconv>
 
 #include "slurm/commands.hpp"
 #include "slurm/hostlist.hpp"
@@ -27,6 +28,14 @@ std::optional<std::string_view> value_of(std::string_view line, std::string_view
     if (word.starts_with(name) && word.size() > name.size() && word[name.size()] == '=')
       return word.substr(name.size() + 1);
   return std::nullopt;
+}
+
+std::optional<double> seconds_in(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() && value > 0
+             ? std::optional(static_cast<double>(value))
+             : std::nullopt;
 }
 
 std::vector<std::string> names_in(std::string_view hostlist) {

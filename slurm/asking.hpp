@@ -19,6 +19,8 @@ std::string answer(const std::vector<std::string>& argv, std::chrono::millisecon
 std::vector<std::string_view> split(std::string_view text, char at);
 /// The value of "Name=value" among words.
 std::optional<std::string_view> value_of(std::string_view line, std::string_view name);
+/// A time of a reply, which tool_environment() has in Unix seconds; none: "Unknown", "N/A", or it is not set.
+std::optional<double> seconds_in(std::string_view text);
 /// Of a hostlist; none when it cannot be read.
 std::vector<std::string> names_in(std::string_view hostlist);
 

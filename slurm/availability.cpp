@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "slurm/asking.hpp"
 #include "slurm/replies.hpp"
@@ -20,14 +19,6 @@ constexpr std::array limit_names = {"GrpJobs",   "GrpTRES", "GrpWall", "MaxJobs"
 
 std::string or_nothing(std::string_view word) {
   return word == "(null)" || word == "N/A" ? std::string() : std::string(word);
-}
-
-std::optional<double> seconds_in(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() && value > 0
-             ? std::optional(static_cast<double>(value))
-             : std::nullopt;
 }
 
 std::vector<std::string> limits_argv(const std::string& user) {

@@ -24,7 +24,8 @@ std::vector<std::string> without_place(std::vector<std::string> prefixes) {
 }  // namespace
 
 std::vector<std::string> tool_environment() {
-  auto environment = without_place({"SQUEUE_", "SINFO_", "SCONTROL_", "SCANCEL_", "LC_ALL=", "LANGUAGE="});
+  auto environment =
+      without_place({"SQUEUE_", "SINFO_", "SCONTROL_", "SCANCEL_", "SACCT_", "LC_ALL=", "LANGUAGE="});
   environment.insert(environment.end(), {"SLURM_TIME_FORMAT=%s", "LC_ALL=C"});
   return environment;
 }

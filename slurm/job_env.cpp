@@ -1,5 +1,6 @@
 #include "slurm/job_env.hpp"
 
+#include "slurm/asking.hpp"
 #include "slurm/hostlist.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
@@ -14,6 +15,15 @@ std::int64_t counted(const char* name, std::int64_t fallback) {
     throw Error(Exit::usage, std::string("the environment variable ") + name + " is negative",
                 "it is " + std::to_string(*value));
   return *value;
+}
+
+std::vector<std::string> gpus_named(const std::string& list) {
+  std::vector<std::string> gpus;
+  for (const auto number : split(list, ',')) {
+    if (number.empty() || number.find_first_not_of("0123456789") != std::string_view::npos) return {};
+    gpus.emplace_back(number);
+  }
+  return gpus;
 }
 
 }  // namespace
@@ -42,6 +52,8 @@ JobEnv job_env() {
     here.end_time = static_cast<double>(*end);
   here.procid = static_cast<int>(counted("SLURM_PROCID", 0));
   here.ntasks = here.step ? static_cast<int>(counted("SLURM_STEP_NUM_TASKS", counted("SLURM_NTASKS", 1))) : 1;
+  if (env::get_or("CUDA_VISIBLE_DEVICES", "").find("MIG") == std::string::npos)
+    here.gpus = gpus_named(env::get_or("SLURM_STEP_GPUS", env::get_or("SLURM_JOB_GPUS", "")));
   here.localid = static_cast<int>(counted("SLURM_LOCALID", 0));
   return here;
 }

@@ -28,6 +28,9 @@ struct JobEnv {
   std::optional<double> end_time;    ///< Unix seconds; many versions do not set it: use Cluster::job()
   int procid = 0, ntasks = 1;        ///< of this step (bare srun); 0 and 1 outside steps
   int localid = 0;                   ///< task index on this node
+  /// GPUs of this step on this node, by numbers that are unique on the node whatever the step may see; none:
+  /// SLURM does not tell them, or they are slices (MIG), which it numbers in its own way.
+  std::vector<std::string> gpus;
 
   /// Is this the batch script, or a child of it outside any step? It runs on the first of `nodes`.
   bool in_batch_script() const {

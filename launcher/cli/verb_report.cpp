@@ -5,10 +5,16 @@
 #include "launcher/cli/verbs.hpp"
 #include "launcher/report/page.hpp"
 #include "slurm/cluster_cli.hpp"
+#include "slurm/energy.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast::launcher {
+namespace {
+
+constexpr std::chrono::seconds energy_limit{5};  // of each of two questions
+
+}  // namespace
 
 void add_report(CLI::App& app, int& exit_code) {
   struct ReportOptions {
@@ -29,7 +35,11 @@ void add_report(CLI::App& app, int& exit_code) {
                     "Make it, or name another?");
     }
     slurm::ClusterCli cluster;
-    const auto page = report::page_of(report::read_facts(find_run(options->run, cluster)));
+    auto facts = report::read_facts(find_run(options->run, cluster));
+    if (const auto jobs = report::jobs_of(facts.events); !jobs.empty())
+      facts.energy = slurm::energy(jobs, facts.events.front().envelope.unix,
+                                   facts.events.back().envelope.unix, energy_limit);
+    const auto page = report::page_of(facts);
     const std::string text = options->markdown ? report::markdown(page) : report::html(page);
     if (options->file.empty())
       std::cout << text;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 
 #include "launcher/supervise/journal.hpp"
@@ -123,6 +124,18 @@ Facts read_facts(const RunDir& run) {
   if (facts.plan.is_object() && facts.plan.contains("plan")) facts.plan = json(facts.plan["plan"]);
   read_metrics(own_trainer ? run.metrics() : run.reported_metrics(), facts.metrics, facts.gaps);
   return facts;
+}
+
+std::vector<slurm::JobId> jobs_of(const std::vector<LogEntry>& events) {
+  std::vector<slurm::JobId> jobs;
+  for (const auto& entry : events) {
+    const auto* elected = std::get_if<events::LeaderElected>(&entry.event);
+    if (!elected) continue;
+    slurm::JobId job = 0;  // of "4711.1": the job and its restart
+    std::from_chars(elected->job.data(), elected->job.data() + elected->job.size(), job);
+    if (job > 0 && std::ranges::find(jobs, job) == jobs.end()) jobs.push_back(job);
+  }
+  return jobs;
 }
 
 }  // namespace holdfast::launcher::report

@@ -8,6 +8,7 @@
 
 #include "launcher/report/series.hpp"
 #include "launcher/supervise/run_state.hpp"
+#include "slurm/energy.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/config/load.hpp"
 
@@ -46,10 +47,14 @@ struct Facts {
   nlohmann::json result;  ///< fields of result.json; those of the file where it tells of this end of the run
   nlohmann::json plan;    ///< for the nodes that the job had, else that of the submission; null: none
   Metrics metrics;
-  std::vector<std::string> gaps;  ///< what could not be read, in sentences
+  std::optional<slurm::Energy> energy;  ///< absent: SLURM was not asked
+  std::vector<std::string> gaps;        ///< what could not be read, in sentences
 };
 
 /// Throws Error only when the settings cannot be read: all else that is missing or damaged is a gap.
 Facts read_facts(const RunDir& run);
+
+/// The jobs that the run had, each once, by its events.
+std::vector<slurm::JobId> jobs_of(const std::vector<LogEntry>& events);
 
 }  // namespace holdfast::launcher::report

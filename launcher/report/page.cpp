@@ -39,6 +39,7 @@ std::vector<std::string> texts(const json& list) {
     for (const auto& value : list) out.push_back(text(value));
   return out;
 }
+std::string kilowatt_hours(double joules) { return fmt::format("{:.4f}", joules / 3.6e6); }
 /// To the second.
 std::string moment(double unix) { return unix > 0 ? utc_iso8601(unix).substr(0, 19) + "Z" : ""; }
 
@@ -223,6 +224,51 @@ Section jobs_section(const Facts& f) {
   return s;
 }
 
+/// What SLURM's accounting says; nothing else of a run measures energy.
+Section energy_section(const Facts& f) {
+  Section s{"Energy"};
+  if (!f.energy) return s;
+  const slurm::Energy& known = *f.energy;
+  if (known.jobs.empty()) {
+    s.paragraphs.push_back("It is not known: " + known.unknown);
+    return s;
+  }
+  s.table.header = {"job", "from", "until", "kWh", "J"};
+  double joules = 0;
+  bool whole_run = true;
+  for (const auto& job : known.jobs) {
+    const char* absent = job.end ? "not measured" : "told when the job has ended";
+    s.table.rows.push_back({std::to_string(job.job), moment(job.start), job.end ? moment(*job.end) : "",
+                            job.joules ? kilowatt_hours(*job.joules) : "",
+                            job.joules ? fmt::format("{:.0f}", *job.joules) : absent});
+    joules += job.joules.value_or(0);
+    whole_run = whole_run && job.joules;
+  }
+  for (const auto id : jobs_of(f.events))
+    if (std::ranges::find(known.jobs, id, &slurm::JobEnergy::job) == known.jobs.end()) {
+      s.table.rows.push_back({std::to_string(id), "", "", "", "SLURM's accounts do not have it"});
+      whole_run = false;
+    }
+  if (known.jobs.size() > 1 && whole_run)
+    s.table.rows.push_back({"all", "", "", kilowatt_hours(joules), fmt::format("{:.0f}", joules)});
+  const double tokens = number(part(f.result, "tokens"));
+  if (whole_run && tokens > 0)
+    s.paragraphs.push_back(fmt::format(
+        "{:.4g} J per token: all energy of the jobs, waiting and steps that were done again included, "
+        "by the tokens of the run.",
+        joules / tokens));
+  if (!known.unknown.empty())
+    s.paragraphs.push_back("Who measures it is not known: " + known.unknown);
+  else if (known.source.empty())
+    s.paragraphs.push_back("This cluster has no plug-in that measures energy (AcctGatherEnergyType).");
+  if (joules > 0)
+    s.paragraphs.push_back(fmt::format(
+        "As SLURM's accounting has it (ConsumedEnergyRaw{}): it measures nodes, so that other jobs on them "
+        "count, too.",
+        known.source.empty() ? "" : ", measured by " + known.source));
+  return s;
+}
+
 Section attempts_section(const Facts& f) {
   Section s{"Attempts"};
   s.table.header = {"attempt", "planned", "from step", "level", "to step", "ended", "steps lost", "nodes"};
@@ -356,6 +402,7 @@ Page page_of(const Facts& f) {
   for (auto section : {time_section(f), plan_section(f)})
     if (!section.table.rows.empty()) page.sections.push_back(section);
   page.sections.push_back(jobs_section(f));
+  if (f.energy) page.sections.push_back(energy_section(f));
   if (auto section = attempts_section(f); !section.table.rows.empty()) page.sections.push_back(section);
   add_failures(f, page.sections);
   if (auto section = events_section(f); !section.table.rows.empty()) page.sections.push_back(section);

@@ -399,6 +399,8 @@ std::vector<Setting<ClusterFacts>> make_cluster_settings() {
         "network interface of MPI over TCP, and of state without a NIC");
   t.add("cluster.environment", &F::environment, "\"NAME=value\" every rank gets");
   t.add("cluster.ledger", &F::ledger, "folder where failures of nodes are kept across jobs; empty: none");
+  t.add("cluster.gpu_job_mapping", &F::gpu_job_mapping,
+        "folder for dcgm-exporter's --hpc-job-mapping-dir, on each node; empty: none");
   t.add("cluster.node_mttf_hours", &F::node_mttf_hours, "mean time to failure of one node; 0: unknown",
         at_least(0));
   t.add("storage.read_bytes_s", &F::storage_read_bytes_s, "whole file system, bytes per second; 0: unknown",

@@ -37,6 +37,7 @@ struct ClusterFacts {
   std::vector<std::string> shared;       ///< folders that all nodes and this machine see; none: not known
   double node_mttf_hours = 0;            ///< mean time to failure of one node; 0: unknown
   std::string ledger;                    ///< folder where failures of nodes are kept across jobs; "": none
+  std::string gpu_job_mapping;           ///< folder for dcgm-exporter's --hpc-job-mapping-dir; "": none
   std::string control_interface;         ///< network interface of MPI over TCP
   std::vector<std::string> environment;  ///< "NAME=value" every rank gets (NCCL_*, UCX_*, OMPI_MCA_*)
   bool operator==(const ClusterFacts&) const = default;

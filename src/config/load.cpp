@@ -309,6 +309,10 @@ ClusterFacts load_cluster(const std::string& name_or_path) {
     require(document, "unit", {"name", "nodes"}, i);
   for (int i = 0; i < static_cast<int>(facts.gpus.size()); ++i) require(document, "gpu", {"gpu", "rail"}, i);
   complete_gpu_table(facts, document.name);
+  if (!facts.gpu_job_mapping.empty() && !facts.gpu_job_mapping.starts_with('/'))
+    throw Error(Exit::usage, "cluster.gpu_job_mapping is no absolute path",
+                "it is '" + facts.gpu_job_mapping + "' in " + document.name,
+                "Write what dcgm-exporter is given as --hpc-job-mapping-dir?");
   return facts;
 }
 

@@ -117,6 +117,10 @@ TEST(Files, ClustersAreStrict) {
     return refusal_of([file = write(text)] { load_cluster(file); }).text;
   };
   EXPECT_EQ(load_cluster(write(head + unit + gpus)).gpus[1].gpu, 1);
+  EXPECT_EQ(load_cluster(write(head + "gpu_job_mapping = \"/run/jobs\"\n" + unit + gpus)).gpu_job_mapping,
+            "/run/jobs");
+  EXPECT_THAT(says(head + "gpu_job_mapping = \"jobs\"\n" + unit + gpus),
+              HasSubstr("cluster.gpu_job_mapping is no absolute path (it is 'jobs'"));
   EXPECT_THAT(says(head + "nams = 1\n"), HasSubstr("unknown key cluster.nams"));
   EXPECT_THAT(says(head + gpus), HasSubstr("a cluster has no nodes"));
   EXPECT_THAT(says(head + unit), HasSubstr("the [[gpu]] tables do not list GPUs 0 to 1 once each"));

@@ -51,6 +51,22 @@ TEST_F(JobEnvTest, reads_a_batch_script) {
   EXPECT_FALSE(here.end_time);
 }
 
+TEST_F(JobEnvTest, gpus_by_their_numbers_on_the_node) {
+  const auto gpus = [this](std::map<std::string, std::string> variables) {
+    variables["SLURM_JOB_ID"] = "17";
+    set(variables);
+    return job_env().gpus;
+  };
+  EXPECT_THAT(gpus({{"SLURM_STEP_GPUS", "4,5,12"}}), ElementsAre("4", "5", "12"));
+  EXPECT_THAT(gpus({{"SLURM_JOB_GPUS", "3"}}), ElementsAre("3")) << "in a batch script";
+  EXPECT_THAT(gpus({}), ElementsAre());
+  for (const char* other : {"", "NoDevFiles", "0,", "0,../1", "MIG-1", "-1"})
+    EXPECT_THAT(gpus({{"SLURM_STEP_GPUS", other}}), ElementsAre()) << other;
+  env::set("CUDA_VISIBLE_DEVICES", "MIG-8f3a");
+  EXPECT_THAT(gpus({{"SLURM_STEP_GPUS", "0"}}), ElementsAre());
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
 TEST_F(JobEnvTest, reads_a_step) {
   set({{"SLURM_JOB_ID", "17"},
        {"SLURM_STEP_ID", "4"},

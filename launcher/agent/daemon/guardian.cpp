@@ -14,6 +14,7 @@
 #include <deque>
 #include <optional>
 
+#include "launcher/agent/daemon/gpu_job_mapping.hpp"
 #include "launcher/agent/daemon/loop_watch.hpp"
 #include "launcher/agent/daemon/resident.hpp"
 #include "launcher/agent/ranks/log_spool.hpp"
@@ -23,6 +24,7 @@
 #include "launcher/agent/ranks/run_processes.hpp"
 #include "launcher/agent/ranks/scratch.hpp"
 #include "launcher/supervise/life_signs.hpp"
+#include "slurm/job_env.hpp"
 #include "slurm/tools.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
@@ -30,6 +32,7 @@
 #include "src/base/lock_pages.hpp"
 #include "src/base/log.hpp"
 #include "src/base/subprocess.hpp"
+#include "src/config/load.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -125,6 +128,20 @@ void copy_last_logs(const Scratch& scratch, const RunDir& run) {
   loop.run();
 }
 
+/// As the cluster file says, for this step of the job.
+std::optional<GpuJobMapping> map_gpus(const Scratch& scratch, const RunDir& run) {
+  try {
+    const auto facts = config::load_cluster(settings_of(scratch, run).cluster().string());
+    if (facts.gpu_job_mapping.empty() || !slurm::inside_a_job()) return std::nullopt;
+    const auto here = slurm::job_env();
+    return std::optional<GpuJobMapping>(std::in_place, facts.gpu_job_mapping, std::to_string(here.job),
+                                        here.gpus);
+  } catch (const Error& error) {
+    log::warn("dcgm-exporter will not know the job of the GPUs: {}", error.what());
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 int guard(const RunDir& run, const std::string& node) {
@@ -158,6 +175,7 @@ int guard(const RunDir& run, const std::string& node) {
   remove_rank_records(scratch);
   std::error_code ignored;
   std::filesystem::remove(scratch.term(), ignored);  // of an earlier job, perhaps
+  const auto gpu_job_mapping = map_gpus(scratch, run);
   std::deque<Clock::time_point> starts;
   for (;;) {
     serving = spawn({{this_program().string(), "agent", run.path.string(), "--node", node, "--serve"},

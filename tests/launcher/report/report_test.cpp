@@ -126,6 +126,41 @@ TEST_F(ReportTest, SaysWhatTheDevicesDidAndWhatEachSourceWasLike) {
   EXPECT_THAT(text, HasSubstr("Loss of the source &lt;code&gt;"));
 }
 
+TEST_F(ReportTest, EnergyIsToldByJobAndForEachToken) {
+  write_events();
+  auto known = facts();
+  EXPECT_THAT(html(page_of(known)), Not(HasSubstr("Energy"))) << "nobody has asked SLURM";
+  EXPECT_EQ(jobs_of(known.events), std::vector<slurm::JobId>{7});
+  known.energy =
+      slurm::Energy{{{7, 1.7e9, 1.7e9 + 50, 6.4e6}, {7, 1.7e9 + 60, 1.7e9 + 152, 12.8e6}}, "ipmi", ""};
+  for (const std::string& text : {html(page_of(known)), markdown(page_of(known))}) {
+    EXPECT_THAT(text, HasSubstr("1.7778"));
+    EXPECT_THAT(text, HasSubstr("5.3333")) << "of all";
+    EXPECT_THAT(text, HasSubstr("19200000"));
+    EXPECT_THAT(text, HasSubstr("3000 J per token")) << "6400 tokens";
+    EXPECT_THAT(text, HasSubstr("measured by ipmi"));
+  }
+}
+
+TEST_F(ReportTest, EnergyThatWasNotMeasuredIsNeverZero) {
+  write_events();
+  auto known = facts();
+  known.energy = slurm::Energy{{{7, 1.7e9, 1.7e9 + 50, std::nullopt}}, "", ""};
+  std::string text = markdown(page_of(known));
+  EXPECT_THAT(text, HasSubstr("|  | not measured |"));
+  EXPECT_THAT(text, HasSubstr("no plug-in that measures energy"));
+  EXPECT_THAT(text, Not(HasSubstr("J per token")));
+  known.energy->jobs = {{7, 1.7e9, 1.7e9 + 50, 5.0}, {7, 1.7e9 + 60, std::nullopt, std::nullopt}};
+  known.energy->unknown = "it did not say";
+  text = markdown(page_of(known));
+  EXPECT_THAT(text, HasSubstr("told when the job has ended"));
+  EXPECT_THAT(text, HasSubstr("Who measures it is not known: it did not say"));
+  EXPECT_THAT(text, Not(HasSubstr("| all |  |"))) << "a part is no sum";
+  EXPECT_THAT(text, Not(HasSubstr("J per token")));
+  known.energy->jobs = {{9, 1.7e9, 1.7e9 + 50, 5.0}};
+  EXPECT_THAT(markdown(page_of(known)), HasSubstr("| 7 |  |  |  | SLURM&#39;s accounts do not have it |"));
+}
+
 TEST_F(ReportTest, TheFileOfThisEndIsTaken) {
   write_events();
   auto result = result_of(replay(run));
