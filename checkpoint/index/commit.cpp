@@ -194,6 +194,7 @@ FilesManifest Commit::files_manifest() const {
   manifest.generation = generation_;
   manifest.step = step_;
   manifest.world = world_;
+  manifest.checkpoints = fs::weakly_canonical(checkpoints_).string();
   std::vector<NamedFiles> parts;
   for (int rank = 0; rank < world_; ++rank) {
     const FilesVote& vote = *answers_[rank]->files;
@@ -210,8 +211,7 @@ Committed Commit::commit_files() {
   Committed committed{{}, {}, true};
   if (!all_are_named(*files(), committed.note)) return committed;
   const FilesManifest whole = files_manifest();
-  const auto mine = fs::weakly_canonical(checkpoints_).string() + "/";
-  if ((fs::weakly_canonical(whole.folder).string() + "/").starts_with(mine)) {
+  if ((fs::weakly_canonical(whole.folder).string() + "/").starts_with(whole.checkpoints + "/")) {
     committed.note += "; they have no manifest, since this is where Holdfast keeps its own";
     return committed;
   }

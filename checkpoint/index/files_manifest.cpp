@@ -34,6 +34,12 @@ fs::path plain(const std::string& folder) {
   return normal.has_filename() || normal == normal.root_path() ? normal : normal.parent_path();
 }
 
+void prove_folder(const std::string& folder) {
+  if (folder.empty() || folder.front() != '/' || folder.size() > longest_name ||
+      has_control_characters(folder) || plain(folder).string() != folder)
+    refuse_manifest("\"" + folder + "\" is not the absolute path of a folder");
+}
+
 fs::path common_of(const fs::path& a, const fs::path& b) {
   fs::path common;
   for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end() && *i == *j; ++i, ++j) common /= *i;
@@ -45,7 +51,8 @@ fs::path common_of(const fs::path& a, const fs::path& b) {
 std::string to_text(const FilesManifest& m) {
   std::string body =
       "\"kind\":\"files\",\"generation\":" + detail::print(detail::to_json(m.generation, m.step)) +
-      ",\n\"world\":" + std::to_string(m.world) + ",\"folder\":" + detail::print(m.folder) + ",\n\"files\":[";
+      ",\n\"world\":" + std::to_string(m.world) + ",\"checkpoints\":" + detail::print(m.checkpoints) +
+      ",\n\"folder\":" + detail::print(m.folder) + ",\n\"files\":[";
   for (std::size_t i = 0; i < m.files.size(); ++i) {
     const ListedFile& file = m.files[i];
     body += (i == 0 ? "\n  " : ",\n  ") +
@@ -64,11 +71,12 @@ FilesManifest parse_files_manifest(std::string_view text) {
     refuse_manifest("it is one of holdfast-train's");
   const Json json = detail::parse_json(text, "the manifest");
   const Fields fields(json, "",
-                      {"schema_version", "digest", "kind", "generation", "world", "folder", "files"});
+                      {"schema_version", "digest", "kind", "generation", "world", "checkpoints", "folder", "files"});
   if (fields.text("kind") != "files") refuse_manifest("its kind is \"" + fields.text("kind") + "\"");
   FilesManifest m;
   m.step = detail::read_generation(fields.value("generation"), "generation", m.generation);
   m.world = static_cast<int>(fields.integer("world", std::numeric_limits<int>::max()));
+  m.checkpoints = fields.text("checkpoints");
   m.folder = fields.text("folder");
   for (const Json& entry : fields.array("files")) {
     const Fields file(entry, "files[" + std::to_string(m.files.size()) + "]",
@@ -102,9 +110,8 @@ void prove_file_name(const std::string& name) {
 void prove(const FilesManifest& m) {
   if (m.world < 1) refuse_manifest("nobody has written it");
   if (m.files.empty()) refuse_manifest("it lists no file");
-  if (m.folder.empty() || m.folder.front() != '/' || m.folder.size() > longest_name ||
-      has_control_characters(m.folder) || plain(m.folder).string() != m.folder)
-    refuse_manifest("\"" + m.folder + "\" is not the absolute path of a folder");
+  prove_folder(m.checkpoints);
+  prove_folder(m.folder);
   std::unordered_set<std::string> seen;
   std::int64_t bytes = 0;
   for (const ListedFile& file : m.files) {

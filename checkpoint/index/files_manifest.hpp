@@ -28,6 +28,7 @@ struct FilesManifest {
   Generation generation;
   std::int64_t step = 0;
   int world = 1;                  ///< ranks that have voted
+  std::string checkpoints;        ///< absolute, no links in it: where it was committed
   std::string folder;             ///< absolute; the names are relative to it
   std::vector<ListedFile> files;  ///< at least one; by rank
 };
@@ -43,7 +44,7 @@ FilesManifest parse_files_manifest_of(const fs::path& step_dir, std::string_view
 /// The manifest of files in a folder; nothing when it has one of another kind, or one that is damaged. Throws
 /// Unreadable when nobody can tell.
 std::optional<FilesManifest> manifest_of_files(const fs::path& step_dir);
-/// Throws Damaged unless names are relative, clean and named once, and the folder is absolute.
+/// Throws Damaged unless names are relative, clean and named once, and the folders are absolute.
 void prove(const FilesManifest& manifest);
 /// Throws Damaged unless a program may call a file this.
 void prove_file_name(const std::string& name);

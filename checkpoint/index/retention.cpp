@@ -121,6 +121,14 @@ void remove_files(const GoneFiles& gone, const Paths& needed) {
   if (!why.empty()) log::warn("files of the checkpoint of step {} stay: {}", manifest.step, why);
 }
 
+/// Nothing of a run of which this one is a copy, or that was moved.
+void remove_own_files(const fs::path& checkpoints, const GoneFiles& gone, const Paths& needed) {
+  std::error_code failed;
+  if (fs::canonical(checkpoints, failed) == gone.manifest.checkpoints) return remove_files(gone, needed);
+  log::warn("files of the checkpoint of step {} stay below {}: it was committed in {}, not here",
+            gone.manifest.step, gone.manifest.folder, gone.manifest.checkpoints);
+}
+
 }  // namespace
 
 std::vector<std::int64_t> superfluous(std::span<const Candidate> newest_first, const Retention& retention) {
@@ -239,7 +247,7 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
     trash.push_back(move_to_trash(checkpoints, checkpoints / name, parse_name(name).step));
   if (trash.empty()) return removed;
   files::sync_folder(checkpoints);
-  for (const GoneFiles& gone : of_programs) remove_files(gone, *needed);
+  for (const GoneFiles& gone : of_programs) remove_own_files(checkpoints, gone, *needed);
   std::error_code ignored;  // what stays behind is trash by name, and the next sweep takes it
   for (const fs::path& path : trash) fs::remove_all(path, ignored);
   return removed;

@@ -35,6 +35,7 @@ FilesManifest small_manifest() {
   return {{3, 7},
           100,
           2,
+          "/shared/runs/mine/checkpoints",
           "/shared/mine/step-100",
           {{"rank-0/model.pt", 3, digest_of_abc, 0}, {"rank-1/model.pt", 0, std::string(64, '0'), 1}}};
 }
@@ -89,8 +90,10 @@ TEST(FilesManifests, refuseWhatIsNotPossible) {
   };
   for (const char* name : {"", "/a", "a/", "a//b", "../a", "a/../b", ".", "a\nb"})
     refused([&](FilesManifest& m) { m.files[0].name = name; }, "is not the relative name of a file");
-  for (const char* folder : {"", "a", "/a/", "/a/../b", "/a//b"})
+  for (const char* folder : {"", "a", "/a/", "/a/../b", "/a//b"}) {
     refused([&](FilesManifest& m) { m.folder = folder; }, "is not the absolute path of a folder");
+    refused([&](FilesManifest& m) { m.checkpoints = folder; }, "is not the absolute path of a folder");
+  }
   refused([](FilesManifest& m) { m.files[1].name = m.files[0].name; }, "is named twice");
   refused([](FilesManifest& m) { m.files[1].rank = 2; }, "is of a rank that was not there");
   refused([](FilesManifest& m) { m.files[1].digest.pop_back(); }, "has no digest");
@@ -291,6 +294,20 @@ TEST_F(ProgramFiles, itsFilesGoWithTheirFolders) {
   EXPECT_THAT(retain(checkpoints, {1, 0, 2}), IsEmpty()) << "its size is right, and 20 stays";
   fs::resize_file(file(30, 0), 1);
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 is the newest sound one";
+}
+
+TEST_F(ProgramFiles, ofACopiedRunNoFileGoes) {
+  for (const std::int64_t step : {10, 20}) save(step);
+  const fs::path copy = folder.path() / "copy/checkpoints";
+  fs::create_directories(copy.parent_path());
+  fs::copy(checkpoints, copy, fs::copy_options::recursive);
+  EXPECT_THAT(retain(copy, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(committed_steps(copy), ElementsAre(20));
+  EXPECT_THAT(problems(10), IsEmpty());
+  const fs::path link = folder.path() / "link";
+  fs::create_directory_symlink(checkpoints, link);
+  EXPECT_THAT(retain(link, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(files::list(own), ElementsAre("step-20")) << "the same folder by another name";
 }
 
 TEST_F(ProgramFiles, filesThatAreStillNeededStay) {
