@@ -55,36 +55,64 @@ double committed_at(const fs::path& step_dir) {
   return static_cast<double>(info.st_mtim.tv_sec) + 1e-9 * static_cast<double>(info.st_mtim.tv_nsec);
 }
 
+/// By what is left of a damaged one. Throws Unreadable.
+bool is_of_files(const fs::path& step_dir) {
+  try {
+    if (const auto record = read_commit_record(step_dir)) return record->files;
+  } catch (const Damaged&) {
+    // Then by its first line.
+  }
+  try {
+    return lists_files(read_manifest_text(step_dir));
+  } catch (const Damaged&) {
+    return false;
+  }
+}
+
 Candidate in_full(const fs::path& step_dir, std::int64_t step) {
   const Condition found = condition_of(step_dir, step);
   Candidate candidate{step, found.kind};
   if (candidate.sound()) candidate.committed = committed_at(step_dir);
   candidate.files = found.files.has_value();
   try {
-    if (found.kind == Condition::Kind::damaged) candidate.files = manifest_of_files(step_dir).has_value();
+    if (found.kind == Condition::Kind::damaged) candidate.files = is_of_files(step_dir);
   } catch (const Unreadable&) {
     candidate.condition = Condition::Kind::unknown;
   }
   return candidate;
 }
 
-using Paths = std::set<fs::path>;
-void add_files(const FilesManifest& manifest, Paths& paths) {
-  for (const ListedFile& file : manifest.files) paths.insert(path_of(manifest, file));
+/// What the checkpoints of other programs that stay have.
+struct Needed {
+  std::set<fs::path> files;
+  std::set<fs::path> folders;  ///< in which these lie, up to the root
+  std::set<fs::path> homes;    ///< in which the folders of the manifests lie
+};
+void add_files(const FilesManifest& manifest, Needed& needed) {
+  needed.homes.insert(fs::path(manifest.folder).parent_path());
+  for (const ListedFile& file : manifest.files) {
+    const fs::path path = path_of(manifest, file);
+    needed.files.insert(path);
+    fs::path folder = path.parent_path();
+    while (needed.folders.insert(folder).second) folder = folder.parent_path();
+  }
 }
 
-/// The files of other programs that those which stay list. Nothing: one of them cannot be read.
-std::optional<Paths> needed_files(const fs::path& checkpoints, std::span<const Candidate> there,
+/// Nothing: one of those that stay cannot be read, or is damaged.
+std::optional<Needed> needed_files(const fs::path& checkpoints, std::span<const Candidate> there,
                                   std::span<const std::int64_t> go) try {
-  Paths paths;
+  Needed needed;
   for (const Candidate& candidate : there) {
     const bool may_list = candidate.files || candidate.condition == Condition::Kind::unknown;
     if (!may_list || std::ranges::find(go, candidate.step) != go.end()) continue;
-    if (const auto manifest = manifest_of_files(committed_path(checkpoints, candidate.step)))
-      add_files(*manifest, paths);
+    const std::string text = read_manifest_text(committed_path(checkpoints, candidate.step));
+    if (lists_files(text))
+      add_files(parse_files_manifest(text), needed);
+    else
+      parse_manifest(text);  // it lists none, if that is what it is
   }
-  return paths;
-} catch (const Unreadable&) {
+  return needed;
+} catch (const Error&) {
   return {};
 }
 
@@ -98,31 +126,40 @@ struct GoneFiles {
   fs::path folder;  ///< of the manifest
 };
 
-/// What was not written again since, and the folders that are empty then, up to the one that holds all of
-/// them.
-void remove_files(const GoneFiles& gone, const Paths& needed) {
+/// What was not written again since, and the folders below the manifest's that are empty then; that one, too,
+/// where one that is needed lies beside it.
+void remove_files(const GoneFiles& gone, const Needed& needed) {
   const FilesManifest& manifest = gone.manifest;
   struct stat committed {};
   struct stat now {};
   if (::stat((gone.folder / manifest_file_name).c_str(), &committed) != 0) return;
   std::set<fs::path, std::greater<>> folders;  // what lies in a folder comes before it
+  const fs::path top = manifest.folder;
+  if (needed.homes.contains(top.parent_path()) && !needed.folders.contains(top)) folders.insert(top);
   std::string why;
+  const auto stays = [&](const fs::path& path) {
+    if (why.empty()) why = path.string() + ": " + std::strerror(errno);
+  };
   for (const ListedFile& file : manifest.files) {
     const fs::path path = path_of(manifest, file);
-    if (needed.contains(path)) continue;
-    if (::stat(path.c_str(), &now) == 0 && is_later(now.st_mtim, committed.st_mtim)) continue;
-    if (::unlink(path.c_str()) != 0 && errno != ENOENT && why.empty())
-      why = path.string() + ": " + std::strerror(errno);
-    for (fs::path folder = path.parent_path(); folder != fs::path(manifest.folder).parent_path();
-         folder = folder.parent_path())
-      folders.insert(folder);
+    if (needed.files.contains(path)) continue;
+    if (::stat(path.c_str(), &now) == 0) {
+      if (is_later(now.st_mtim, committed.st_mtim)) continue;
+    } else if (errno != ENOENT) {  // it may have been written again
+      stays(path);
+      continue;
+    }
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) stays(path);
+    fs::path folder = path.parent_path();
+    while (folder != top && !needed.folders.contains(folder) && folders.insert(folder).second)
+      folder = folder.parent_path();
   }
   for (const fs::path& folder : folders) ::rmdir(folder.c_str());
   if (!why.empty()) log::warn("files of the checkpoint of step {} stay: {}", manifest.step, why);
 }
 
 /// Nothing of a run of which this one is a copy, or that was moved.
-void remove_own_files(const fs::path& checkpoints, const GoneFiles& gone, const Paths& needed) {
+void remove_own_files(const fs::path& checkpoints, const GoneFiles& gone, const Needed& needed) {
   std::error_code failed;
   if (fs::canonical(checkpoints, failed) == gone.manifest.checkpoints) return remove_files(gone, needed);
   log::warn("files of the checkpoint of step {} stay below {}: it was committed in {}, not here",
@@ -218,23 +255,22 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
     return true;
   };
   const auto go = removable(checkpoints, retention, there);
-  std::optional<Paths> needed;
+  std::optional<Needed> needed;
   if (retention.keep_files > 0) needed = needed_files(checkpoints, there, go);
   for (const std::int64_t step : go) {
     const fs::path path = committed_path(checkpoints, step);
-    std::optional<FilesManifest> files;
-    if (std::ranges::find(there, step, &Candidate::step)->files) {
-      if (!needed) continue;
-      files = manifest_of_files(path);
-      if (!files) continue;
-    }
+    const bool of_program = std::ranges::find(there, step, &Candidate::step)->files;
+    if (of_program && !needed) continue;
+    std::optional<FilesManifest> files;  // of a damaged manifest nobody knows them
+    if (of_program) files = manifest_of_files(path);
     // First the trash, then a look for those who came in the meantime; they look the other way round
     // (lease.hpp), so that one of the two sees the other.
     const fs::path aside = make_trash(checkpoints, step);
     if (may_be_there(pin_path(checkpoints, step)) || leased_steps(checkpoints).contains(step) ||
-        !newest_are_there(files.has_value())) {
+        !newest_are_there(of_program)) {
       ::rmdir(aside.c_str());
       if (files) add_files(*files, *needed);
+      if (of_program && !files) needed.reset();
       continue;
     }
     if (::rename(path.c_str(), aside.c_str()) != 0)
@@ -247,7 +283,8 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
     trash.push_back(move_to_trash(checkpoints, checkpoints / name, parse_name(name).step));
   if (trash.empty()) return removed;
   files::sync_folder(checkpoints);
-  for (const GoneFiles& gone : of_programs) remove_own_files(checkpoints, gone, *needed);
+  for (const GoneFiles& gone : of_programs)
+    if (needed) remove_own_files(checkpoints, gone, *needed);
   std::error_code ignored;  // what stays behind is trash by name, and the next sweep takes it
   for (const fs::path& path : trash) fs::remove_all(path, ignored);
   return removed;

@@ -139,6 +139,21 @@ struct ProgramFiles : ::testing::Test {
     EXPECT_FALSE(commit.failed()) << commit.why();
     return commit.commit();
   }
+  /// One rank's, each of them "abc".
+  FilesManifest save_in(const fs::path& path, std::int64_t step, const std::vector<std::string>& names) const {
+    auto list = nlohmann::json::array();
+    for (const std::string& each : names) {
+      fs::create_directories((path / each).parent_path());
+      write_file(path / each, "abc");
+      list.push_back(nlohmann::json::array({each, 3, digest_of_abc}));
+    }
+    Commit commit(checkpoints, step, {1, 1}, 1);
+    commit.add(0, true, vote_of(path, names.size(), 3 * names.size(), list));
+    return condition_of(commit.commit().path).files.value();
+  }
+  void damage_manifest(std::int64_t step) const {
+    flip_bit(committed_path(checkpoints, step) / manifest_file_name, 8 * 200);
+  }
   std::vector<std::string> problems(std::int64_t step) const {
     return verify(committed_path(checkpoints, step)).problems;
   }
@@ -311,18 +326,7 @@ TEST_F(ProgramFiles, ofACopiedRunNoFileGoes) {
 }
 
 TEST_F(ProgramFiles, filesThatAreStillNeededStay) {
-  // Both checkpoints list "latest".
-  for (const std::int64_t step : {10, 20}) {
-    fs::create_directories(own);
-    write_file(own / "latest", "abc");
-    write_file(own / ("only-" + std::to_string(step)), "abc");
-    Commit commit(checkpoints, step, {1, 1}, 1);
-    const auto list =
-        nlohmann::json::array({nlohmann::json::array({"latest", 3, digest_of_abc}),
-                               nlohmann::json::array({"only-" + std::to_string(step), 3, digest_of_abc})});
-    commit.add(0, true, vote_of(own, 2, 6, list));
-    commit.commit();
-  }
+  for (const std::int64_t step : {10, 20}) save_in(own, step, {"latest", "only-" + std::to_string(step)});
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
   EXPECT_THAT(files::list(own), ElementsAre("latest", "only-20"));
   EXPECT_THAT(problems(20), IsEmpty());
@@ -342,6 +346,32 @@ TEST_F(ProgramFiles, nothingGoesWhileWhatStaysCannotBeRead) {
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 may list the files of 10";
   fs::rename(folder.path() / "aside", committed_path(checkpoints, 20) / manifest_file_name);
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(20, 10));
+}
+
+TEST_F(ProgramFiles, nothingGoesWhileTheManifestOfWhatStaysIsDamaged) {
+  for (const std::int64_t step : {10, 20, 30}) save_in(own, step, {"of-all", "only-" + std::to_string(step)});
+  EXPECT_TRUE(pin(checkpoints, 20));
+  damage_manifest(20);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 may list the files of 10";
+  EXPECT_TRUE(unpin(checkpoints, 20));
+  damage_manifest(20);
+  damage_manifest(30);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "30 is newer than what stays";
+  damage_manifest(30);
+  damage_manifest(20);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(20, 10)) << "20 does not stay";
+  EXPECT_THAT(files::list(own), ElementsAre("of-all", "only-20", "only-30")) << "nobody knows what 20 listed";
+}
+
+TEST_F(ProgramFiles, onlyFoldersOfACheckpointGoWithIt) {
+  const fs::path side = own / "by-step", flat = folder.path() / "flat";
+  for (const char* step : {"10", "20"}) save_in(side / step, std::stoi(step), {"a/b", "c"});
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(files::list(side), ElementsAre("20"));
+  save_in(flat, 30, {"a/only-30"});
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(20));
+  EXPECT_TRUE(fs::is_empty(side / "20")) << "where a program saves is not ours to remove";
+  EXPECT_THAT(files::list(flat / "a"), ElementsAre("only-30"));
 }
 
 TEST_F(ProgramFiles, eachKindHasItsOwnRetention) {
