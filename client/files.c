@@ -14,8 +14,10 @@
 
 enum { path_bytes = 4096, read_at_once = 1 << 20, list_limit = 4 << 20 };
 
-char* hfc_absolute(const char* path) {
+char* hfc_real_path(const char* path) {
   char folder[path_bytes];
+  char* real = realpath(path[0] ? path : ".", NULL);
+  if (real) return real;
   if (path[0] == '/') return strdup(path);
   if (!getcwd(folder, sizeof folder)) return NULL;
   char* out = malloc(strlen(folder) + strlen(path) + 2);

@@ -11,8 +11,9 @@ struct hfc_name {
   char* name;
 };
 
-/* `path`, or what it is below the working directory; NULL without memory. To be freed. */
-char* hfc_absolute(const char* path);
+/* `path` without links; where it cannot be looked at, what it is below the working directory. NULL without
+ * memory. To be freed. */
+char* hfc_real_path(const char* path);
 
 /* Reads the files `names` below `folder`, and counts bytes in `*read`. The payload of a vote, to be freed;
  * NULL: it is not possible, and `why`, of `size` bytes, says why not. A digest is SHA-512 cut to 256 bits.

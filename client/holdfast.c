@@ -702,7 +702,7 @@ static void vote_on_named(int64_t step, const char* path, struct hfc_name* names
   if (what) {
     what->step = step;
     what->names = names;
-    what->folder = hfc_absolute(path);
+    what->folder = hfc_real_path(path);
     if (what->folder && read_later(what)) return;
     free(what->folder);
   }

@@ -96,7 +96,7 @@ HF_API enum hf_outcome hf_outcome(int64_t step);
 /* --- since ABI 2: the files of a checkpoint by name --- */
 
 /* Before hf_vote(): a file of this rank's part of the checkpoint of `step`, complete and synced; `name` is
- * relative to that call's `path`. Once for each. hf_vote() then leaves `files` and `bytes` to the library: a
+ * relative to that call's `path`, which is what it is at that call where it has links in it. Once for each. hf_vote() then leaves `files` and `bytes` to the library: a
  * thread of its own reads the named files and computes their digests, and the vote is cast when it is
  * through. hf_close() waits for that thread as long as it reads on. All ranks that have files must name them;
  * then the checkpoint has a manifest, which holdfast ckpt shows and verifies, and an attempt does not begin

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "checkpoint/index/manifest_json.hpp"
@@ -38,6 +39,10 @@ void prove_folder(const std::string& folder) {
   if (folder.empty() || folder.front() != '/' || folder.size() > longest_name ||
       has_control_characters(folder) || plain(folder).string() != folder)
     refuse_manifest("\"" + folder + "\" is not the absolute path of a folder");
+}
+
+bool says_the_same(const ListedFile& a, const ListedFile& b) {
+  return a.bytes == b.bytes && a.digest == b.digest;
 }
 
 fs::path common_of(const fs::path& a, const fs::path& b) {
@@ -158,13 +163,16 @@ void check_sizes(const fs::path& step_dir, const FilesManifest& manifest) {
 void put_together(std::span<const NamedFiles> parts, FilesManifest& manifest) {
   fs::path folder;
   for (const NamedFiles& part : parts)
-    folder = folder.empty() ? plain(part.folder) : common_of(folder, plain(part.folder));
+    folder = folder.empty() ? fs::path(part.folder) : common_of(folder, part.folder);
   manifest.folder = folder.string();
   manifest.files.clear();
+  std::unordered_map<std::string, std::size_t> named;
   for (const NamedFiles& part : parts) {
-    const fs::path below = plain(part.folder).lexically_relative(folder);
+    const fs::path below = fs::path(part.folder).lexically_relative(folder);
     for (ListedFile file : part.files) {
       if (below != ".") file.name = (below / file.name).string();
+      const auto [at, is_new] = named.try_emplace(file.name, manifest.files.size());
+      if (!is_new && says_the_same(manifest.files[at->second], file)) continue;
       manifest.files.push_back(std::move(file));
     }
   }

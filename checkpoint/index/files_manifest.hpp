@@ -29,7 +29,7 @@ struct FilesManifest {
   std::int64_t step = 0;
   int world = 1;                  ///< ranks that have voted
   std::string checkpoints;        ///< absolute, no links in it: where it was committed
-  std::string folder;             ///< absolute; the names are relative to it
+  std::string folder;             ///< absolute, no links in it; the names are relative to it
   std::vector<ListedFile> files;  ///< at least one; by rank
 };
 
@@ -55,10 +55,11 @@ void check_sizes(const fs::path& step_dir, const FilesManifest& manifest);
 
 /// A part of the files, as a rank's vote names it: names below a folder of its own.
 struct NamedFiles {
-  std::string folder;  ///< absolute
+  std::string folder;  ///< absolute, no links in it
   std::vector<ListedFile> files;
 };
-/// All parts below the deepest folder that they have in common.
+/// All parts below the deepest folder that they have in common. A file of which two parts say the same is
+/// listed once.
 void put_together(std::span<const NamedFiles> parts, FilesManifest& manifest);
 
 }  // namespace holdfast::checkpoint

@@ -8,8 +8,10 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <unordered_set>
 
 #include "checkpoint/index/commit_record.hpp"
@@ -126,6 +128,13 @@ struct GoneFiles {
   fs::path folder;  ///< of the manifest
 };
 
+/// The files that were in this folder when it had no link in its path may be elsewhere.
+bool is_behind_a_link(const fs::path& folder) {
+  std::error_code failed;
+  const fs::path real = fs::canonical(folder, failed);
+  return failed ? failed != std::errc::no_such_file_or_directory : real != folder;
+}
+
 /// What was not written again since, and the folders below the manifest's that are empty then; that one, too,
 /// where one that is needed lies beside it.
 void remove_files(const GoneFiles& gone, const Needed& needed) {
@@ -135,21 +144,29 @@ void remove_files(const GoneFiles& gone, const Needed& needed) {
   if (::stat((gone.folder / manifest_file_name).c_str(), &committed) != 0) return;
   std::set<fs::path, std::greater<>> folders;  // what lies in a folder comes before it
   const fs::path top = manifest.folder;
-  if (needed.homes.contains(top.parent_path()) && !needed.folders.contains(top)) folders.insert(top);
+  if (needed.homes.contains(top.parent_path()) && !needed.folders.contains(top) && !is_behind_a_link(top))
+    folders.insert(top);
   std::string why;
-  const auto stays = [&](const fs::path& path) {
-    if (why.empty()) why = path.string() + ": " + std::strerror(errno);
+  const auto stays = [&](const fs::path& path, const char* reason) {
+    if (why.empty()) why = path.string() + ": " + reason;
   };
+  std::map<fs::path, bool> behind_links;
   for (const ListedFile& file : manifest.files) {
     const fs::path path = path_of(manifest, file);
     if (needed.files.contains(path)) continue;
+    const auto [place, is_new] = behind_links.try_emplace(path.parent_path());
+    if (is_new) place->second = is_behind_a_link(place->first);
+    if (place->second) {
+      stays(path, "there is a link in its path now");
+      continue;
+    }
     if (::stat(path.c_str(), &now) == 0) {
       if (is_later(now.st_mtim, committed.st_mtim)) continue;
     } else if (errno != ENOENT) {  // it may have been written again
-      stays(path);
+      stays(path, std::strerror(errno));
       continue;
     }
-    if (::unlink(path.c_str()) != 0 && errno != ENOENT) stays(path);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) stays(path, std::strerror(errno));
     fs::path folder = path.parent_path();
     while (folder != top && !needed.folders.contains(folder) && folders.insert(folder).second)
       folder = folder.parent_path();

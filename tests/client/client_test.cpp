@@ -444,11 +444,13 @@ TEST_P(ClientTest, FilesAreVotedOnByNameWithTheirDigests) {
   files::fs::create_directories(folder.path / "own/meta");
   files::replace_atomically(folder.path / "own/model.pt", "abc");
   files::replace_atomically(folder.path / "own/meta/\"x\"", "");
-  const std::string path = (folder.path / "own").string();
+  files::fs::create_directory_symlink("own", folder.path / "latest");
+  const std::string path = files::fs::canonical(folder.path / "own").string();
   program->tell("vote_file 20 model.pt");
   program->tell("vote_file 30 not there");
   program->tell("vote_file 20 meta/\"x\"");
-  program->tell("vote 20 0 0 " + path);
+  program->tell("vote 20 0 0 " + (folder.path / "latest").string());
+  files::fs::remove(folder.path / "latest");
   program->tell("vote 30 0 0 " + path);
   program->tell("vote 40 2 5 " + path);
   ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 3; }));

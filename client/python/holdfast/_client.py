@@ -145,7 +145,7 @@ class Client:
             return
         folder = os.fspath(path)[:_TEXT]
         if isinstance(files, (list, tuple)):
-            self._vote_on_named(int(step), os.path.join(os.getcwd(), folder), [os.fspath(name) for name in files])
+            self._vote_on_named(int(step), os.path.realpath(folder), [os.fspath(name) for name in files])
             return
         payload = {"kind": "files", "path": folder, "files": int(files), "bytes": int(bytes)}  # type: ignore[arg-type]
         self._vote(step, True, json.dumps(payload))

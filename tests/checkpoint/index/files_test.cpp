@@ -113,7 +113,7 @@ TEST(FilesManifests, refuseWhatIsNotPossible) {
 /// A program of two ranks that saves below a folder of its own.
 struct ProgramFiles : ::testing::Test {
   const Folder folder;
-  const fs::path checkpoints = folder.path() / "run/checkpoints", own = folder.path() / "own";
+  const fs::path base = fs::canonical(folder.path()), checkpoints = base / "run/checkpoints", own = base / "own";
 
   ProgramFiles() { fs::create_directories(checkpoints); }
   static std::string name(std::int64_t step, int rank) {
@@ -198,6 +198,34 @@ TEST_F(ProgramFiles, itsRanksMayHaveFoldersOfTheirOwn) {
   EXPECT_THAT(problems(10), IsEmpty());
 }
 
+TEST_F(ProgramFiles, theyAreKnownByWhereTheyReallyAre) {
+  const fs::path latest = own / "latest";
+  for (const char* step : {"10", "20"}) {
+    fs::create_directories(own / step);
+    fs::remove(latest);
+    fs::create_directory_symlink(step, latest);
+    EXPECT_EQ(save_in(latest, std::stoi(step), {"rank-0"}).folder, (own / step).string());
+  }
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(files::list(own), ElementsAre("20", "latest"));
+  fs::create_directories(own / "a/b");
+  fs::create_directory_symlink(own / "a/b", own / "link");
+  EXPECT_EQ(save_in(own / "link/../c", 30, {"x"}).folder, (own / "a/c").string());
+}
+
+TEST_F(ProgramFiles, aFileThatRanksNameAlikeIsListedOnce) {
+  fs::create_directories(own);
+  fs::create_directory_symlink(own, folder.path() / "alias");
+  Commit commit(checkpoints, 10, {1, 1}, 2);
+  write_file(own / "of-all", "abc");
+  const auto list = nlohmann::json::array({nlohmann::json::array({"of-all", 3, digest_of_abc})});
+  commit.add(0, true, vote_of(own, 1, 3, list));
+  commit.add(1, true, vote_of(folder.path() / "alias", 1, 3, list));
+  const auto found = condition_of(commit.commit().path).files;
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->files, ElementsAre(ListedFile{"of-all", 3, digest_of_abc, 0}));
+}
+
 TEST_F(ProgramFiles, filesThatOneRankOnlyCountsHaveNoManifest) {
   Commit commit(checkpoints, 10, {1, 1}, 2);
   commit.add(0, true, vote(10, 0, "abc"));
@@ -246,7 +274,9 @@ TEST_F(ProgramFiles, whatDoesNotFitIsNotCommitted) {
   refused(nlohmann::json::array({entry("a", 4)}), 1, 4, "3 bytes, not 4");
   refused(nlohmann::json::array({entry("b", 3)}), 1, 3, "cannot look at");
   refused(nlohmann::json::array({entry("../a", 3)}), 1, 3, "is not the relative name of a file");
-  refused(nlohmann::json::array({entry("a", 3), entry("a", 3)}), 2, 6, "is named twice");
+  auto other = entry("a", 3);
+  other[2] = std::string(64, '0');
+  refused(nlohmann::json::array({entry("a", 3), other}), 2, 6, "is named twice");
   refused(nlohmann::json::array({1}), 1, 3, "is not [name, bytes, digest]");
 }
 
@@ -330,6 +360,16 @@ TEST_F(ProgramFiles, filesThatAreStillNeededStay) {
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
   EXPECT_THAT(files::list(own), ElementsAre("latest", "only-20"));
   EXPECT_THAT(problems(20), IsEmpty());
+}
+
+TEST_F(ProgramFiles, filesThatWereMovedBehindALinkStay) {
+  for (const std::int64_t step : {10, 20}) save(step);
+  const fs::path archive = folder.path() / "archive";
+  fs::rename(own / "step-10", archive);
+  fs::create_directory_symlink(archive, own / "step-10");
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(files::list(archive), ElementsAre("rank-0", "rank-1"));
+  EXPECT_THAT(files::list(own), ElementsAre("step-10", "step-20"));
 }
 
 TEST_F(ProgramFiles, filesThatWereWrittenAgainStay) {
