@@ -19,11 +19,14 @@ std::string file_digest(const fs::path& path, const std::function<void(std::int6
 
 struct CheckedFiles {
   std::vector<std::string> problems;  ///< one sentence each
-  bool unreadable = false;  ///< something could not be read now: what is said of that proves no damage
-  std::int64_t bytes = 0;   ///< read
+  std::string damage;                 ///< the first of them that is proof, or ""
+  /// Something could not be read now, or was written again since: what is said of that proves no damage.
+  bool unreadable = false;
+  std::int64_t bytes = 0;  ///< read
 };
-/// All files, four at a time. `progress`: bytes done and in total; what it throws ends the reading.
-CheckedFiles check_files(const FilesManifest& manifest,
+/// All files of the checkpoint in that folder, four at a time. `progress`: bytes done and in total; what it
+/// throws ends the reading. Throws Unreadable where the manifest is gone.
+CheckedFiles check_files(const fs::path& step_dir, const FilesManifest& manifest,
                          const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});
 
 /// What is known of the checkpoints that a program may begin from.

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/manifest_json.hpp"
 
 namespace holdfast::checkpoint {
@@ -75,8 +76,9 @@ FilesManifest parse_files_manifest(std::string_view text) {
   if (detail::check_own_digest(text, "the manifest") != files_version)
     refuse_manifest("it is one of holdfast-train's");
   const Json json = detail::parse_json(text, "the manifest");
-  const Fields fields(json, "",
-                      {"schema_version", "digest", "kind", "generation", "world", "checkpoints", "folder", "files"});
+  const Fields fields(
+      json, "",
+      {"schema_version", "digest", "kind", "generation", "world", "checkpoints", "folder", "files"});
   if (fields.text("kind") != "files") refuse_manifest("its kind is \"" + fields.text("kind") + "\"");
   FilesManifest m;
   m.step = detail::read_generation(fields.value("generation"), "generation", m.generation);
@@ -141,9 +143,21 @@ fs::path path_of(const FilesManifest& manifest, const ListedFile& file) {
   return fs::path(manifest.folder) / file.name;
 }
 
+timespec written_at(const fs::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) throw Unreadable(file.string(), std::strerror(errno));
+  return info.st_mtim;
+}
+
+bool is_later(const timespec& a, const timespec& b) {
+  return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
 void check_sizes(const fs::path& step_dir, const FilesManifest& manifest) {
   const std::string which = "checkpoint " + step_dir.string();
+  const timespec committed = written_at(step_dir / manifest_file_name);
   std::string unknown;
+  std::vector<fs::path> written;
   for (const ListedFile& file : manifest.files) {
     const fs::path path = path_of(manifest, file);
     struct stat info {};
@@ -152,12 +166,15 @@ void check_sizes(const fs::path& step_dir, const FilesManifest& manifest) {
       if (unknown.empty())
         unknown =
             path.string() + (reason == ENOENT ? " is missing" : std::string(": ") + std::strerror(reason));
+    } else if (is_later(info.st_mtim, committed)) {
+      written.push_back(path);
     } else if (!S_ISREG(info.st_mode) || info.st_size != file.bytes) {
       throw Damaged(which + " is damaged", path.string() + " has " + std::to_string(info.st_size) +
                                                " bytes, not " + std::to_string(file.bytes));
     }
   }
   if (!unknown.empty()) throw Unreadable(which, unknown);
+  if (!written.empty()) throw WrittenAgain(which, manifest, std::move(written));
 }
 
 void put_together(std::span<const NamedFiles> parts, FilesManifest& manifest) {

@@ -50,7 +50,23 @@ void prove(const FilesManifest& manifest);
 void prove_file_name(const std::string& name);
 std::int64_t total_bytes(const FilesManifest& manifest);
 fs::path path_of(const FilesManifest& manifest, const ListedFile& file);
-/// Throws Damaged when a file has another size, else Unreadable when one is missing or cannot be looked at.
+/// The modification time, by the clock that stamps files there. Throws Unreadable.
+timespec written_at(const fs::path& file);
+bool is_later(const timespec& a, const timespec& b);
+/// A checkpoint of which files have a later time than its manifest: what was committed is not there any more,
+/// but that proves no damage.
+class WrittenAgain : public Unreadable {
+ public:
+  WrittenAgain(const std::string& what, FilesManifest listed, std::vector<fs::path> written)
+      : Unreadable(Error(Exit::transient, what + " may not be whole any more",
+                         written.front().string() + " was written again since")),
+        manifest(std::move(listed)),
+        files(std::move(written)) {}
+  FilesManifest manifest;
+  std::vector<fs::path> files;
+};
+/// Throws Damaged when a file has another size and was not written again, else Unreadable when one is missing
+/// or cannot be looked at, else WrittenAgain.
 void check_sizes(const fs::path& step_dir, const FilesManifest& manifest);
 
 /// A part of the files, as a rank's vote names it: names below a folder of its own.

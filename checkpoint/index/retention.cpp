@@ -71,17 +71,32 @@ bool is_of_files(const fs::path& step_dir) {
   }
 }
 
-Candidate in_full(const fs::path& step_dir, std::int64_t step) {
+/// `listed`: the files of newer sound ones of other programs. Those that each save writes again, as these
+/// tell, make no checkpoint unknown.
+Candidate in_full(const fs::path& step_dir, std::int64_t step, std::set<fs::path>& listed) {
   const Condition found = condition_of(step_dir, step);
   Candidate candidate{step, found.kind};
-  if (candidate.sound()) candidate.committed = committed_at(step_dir);
-  candidate.files = found.files.has_value();
+  const auto& files = found.files;
+  candidate.files = files.has_value();
   try {
     if (found.kind == Condition::Kind::damaged) candidate.files = is_of_files(step_dir);
   } catch (const Unreadable&) {
     candidate.condition = Condition::Kind::unknown;
   }
+  const auto is_listed = [&](const fs::path& file) { return listed.contains(file); };
+  if (files && std::ranges::all_of(found.written_again, is_listed))
+    candidate.condition = Condition::Kind::sound;
+  if (!candidate.sound()) return candidate;
+  candidate.committed = committed_at(step_dir);
+  if (files)
+    for (const ListedFile& file : files->files) listed.insert(path_of(*files, file));
   return candidate;
+}
+
+/// Nobody knows what it is.
+bool is_unknown(const fs::path& step_dir, std::int64_t step = -1) {
+  const Condition found = condition_of(step_dir, step);
+  return found.kind == Condition::Kind::unknown && found.written_again.empty();
 }
 
 /// What the checkpoints of other programs that stay have.
@@ -102,7 +117,7 @@ void add_files(const FilesManifest& manifest, Needed& needed) {
 
 /// Nothing: one of those that stay cannot be read, or is damaged.
 std::optional<Needed> needed_files(const fs::path& checkpoints, std::span<const Candidate> there,
-                                  std::span<const std::int64_t> go) try {
+                                   std::span<const std::int64_t> go) try {
   Needed needed;
   for (const Candidate& candidate : there) {
     const bool may_list = candidate.files || candidate.condition == Condition::Kind::unknown;
@@ -116,10 +131,6 @@ std::optional<Needed> needed_files(const fs::path& checkpoints, std::span<const 
   return needed;
 } catch (const Error&) {
   return {};
-}
-
-bool is_later(const timespec& a, const timespec& b) {
-  return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
 }
 
 /// A checkpoint of another program that is out of the way.
@@ -212,13 +223,14 @@ std::vector<std::int64_t> superfluous(std::span<const Candidate> newest_first, c
 
 std::vector<Candidate> candidates(const fs::path& checkpoints, int keep) {
   std::vector<Candidate> found;
+  std::set<fs::path> listed;
   int sound = 0;
   const auto leased = leased_steps(checkpoints);
   for (const std::int64_t step : committed_steps(checkpoints)) {
     const fs::path path = committed_path(checkpoints, step);
     std::optional<Candidate> candidate;
     if (sound >= std::max(1, keep)) candidate = by_record(path, step);
-    if (!candidate) candidate = in_full(path, step);
+    if (!candidate) candidate = in_full(path, step, listed);
     candidate->pinned = may_be_there(pin_path(checkpoints, step));
     candidate->leased = leased.contains(step);
     sound += candidate->sound();
@@ -236,9 +248,8 @@ std::vector<std::int64_t> removable(const fs::path& checkpoints, const Retention
     std::ranges::copy(superfluous(of_programs, {retention.keep_files, retention.archive_h}),
                       std::back_inserter(steps));
   std::ranges::sort(steps, std::greater<>());
-  std::erase_if(steps, [&](std::int64_t step) {
-    return condition_of(committed_path(checkpoints, step), step).kind == Condition::Kind::unknown;
-  });
+  std::erase_if(steps,
+                [&](std::int64_t step) { return is_unknown(committed_path(checkpoints, step), step); });
   return steps;
 }
 
@@ -248,8 +259,8 @@ std::vector<std::string> outlived(const fs::path& checkpoints, std::span<const C
     if (candidate.sound()) newest = std::max(newest, candidate.step);
   std::vector<std::string> names;
   for (const std::string& text : entries_of(checkpoints))
-    if (const Name name = parse_name(text); name.kind == Name::Kind::replaced && name.step < newest &&
-                                            condition_of(checkpoints / text).kind != Condition::Kind::unknown)
+    if (const Name name = parse_name(text);
+        name.kind == Name::Kind::replaced && name.step < newest && !is_unknown(checkpoints / text))
       names.push_back(text);
   return names;
 }

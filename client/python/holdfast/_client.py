@@ -136,8 +136,8 @@ class Client:
         """What this rank has written of the checkpoint of `step` is complete and synced: `files` of `bytes` together,
         below `path`. Every rank votes, also one that has written nothing. The checkpoint is durable once all have.
 
-        `files` may be their names, relative to `path`, on storage that all nodes see, of files that no later checkpoint
-        overwrites; `bytes` is not needed then. A
+        `files` may be their names, relative to `path`, on storage that all nodes see; of a file that a later checkpoint
+        overwrites nothing is known then. `bytes` is not needed. A
         thread reads them and computes their digests, and the vote is cast when it is through; close() waits for that.
         If all ranks that have files name them, the checkpoint has a manifest, which `holdfast ckpt` shows and verifies,
         and an attempt does not begin from one whose files are damaged."""

@@ -1,8 +1,6 @@
 // Checkpoints of another program's files: votes in, a manifest out; damage, retention, and what a start may
 // use.
-#include <fcntl.h>
 #include <gmock/gmock.h>
-#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -113,7 +111,8 @@ TEST(FilesManifests, refuseWhatIsNotPossible) {
 /// A program of two ranks that saves below a folder of its own.
 struct ProgramFiles : ::testing::Test {
   const Folder folder;
-  const fs::path base = fs::canonical(folder.path()), checkpoints = base / "run/checkpoints", own = base / "own";
+  const fs::path base = fs::canonical(folder.path()), checkpoints = base / "run/checkpoints",
+                 own = base / "own";
 
   ProgramFiles() { fs::create_directories(checkpoints); }
   static std::string name(std::int64_t step, int rank) {
@@ -140,7 +139,8 @@ struct ProgramFiles : ::testing::Test {
     return commit.commit();
   }
   /// One rank's, each of them "abc".
-  FilesManifest save_in(const fs::path& path, std::int64_t step, const std::vector<std::string>& names) const {
+  FilesManifest save_in(const fs::path& path, std::int64_t step,
+                        const std::vector<std::string>& names) const {
     auto list = nlohmann::json::array();
     for (const std::string& each : names) {
       fs::create_directories((path / each).parent_path());
@@ -150,6 +150,23 @@ struct ProgramFiles : ::testing::Test {
     Commit commit(checkpoints, step, {1, 1}, 1);
     commit.add(0, true, vote_of(path, names.size(), 3 * names.size(), list));
     return condition_of(commit.commit().path).files.value();
+  }
+  /// As bits rot: the time of the file stays.
+  template <class Change>
+  static void rot(const fs::path& path, Change change) {
+    const auto written = fs::last_write_time(path);
+    change(path);
+    fs::last_write_time(path, written);
+  }
+  static void flip(const fs::path& path) {
+    rot(path, [](const fs::path& file) { flip_bit(file, 0); });
+  }
+  static void cut(const fs::path& path, std::uintmax_t bytes) {
+    rot(path, [&](const fs::path& file) { fs::resize_file(file, bytes); });
+  }
+  static void write_again(const fs::path& path, const std::string& text) {
+    write_file(path, text);
+    fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::hours(1));
   }
   void damage_manifest(std::int64_t step) const {
     flip_bit(committed_path(checkpoints, step) / manifest_file_name, 8 * 200);
@@ -283,10 +300,10 @@ TEST_F(ProgramFiles, whatDoesNotFitIsNotCommitted) {
 TEST_F(ProgramFiles, damageIsProvenAndWhatIsMissingIsUnknown) {
   save(10);
   const fs::path step_dir = committed_path(checkpoints, 10);
-  flip_bit(file(10, 1), 8 * 500);
+  flip(file(10, 1));
   EXPECT_EQ(condition_of(step_dir).kind, Condition::Kind::sound) << "the sizes are right";
   EXPECT_THAT(problems(10), ElementsAre(file(10, 1).string() + " does not match its digest"));
-  fs::resize_file(file(10, 1), 999);
+  cut(file(10, 1), 999);
   EXPECT_EQ(condition_of(step_dir).kind, Condition::Kind::damaged);
   EXPECT_THAT(problems(10), ElementsAre(HasSubstr("has 999 bytes, not 1010")));
   fs::remove(file(10, 0));
@@ -303,19 +320,51 @@ TEST_F(ProgramFiles, anAttemptBeginsFromTheNewestThatIsNotProvenDamaged) {
   for (const std::int64_t step : {10, 20, 30}) save(step);
   const std::vector<std::int64_t> on_record = {30, 20, 10, 5};
   EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(30, 20, 10)) << "5 was removed";
-  flip_bit(file(30, 0), 0);
+  flip(file(30, 0));
   EXPECT_THAT(judge(checkpoints, on_record, 2059).steps, ElementsAre(30, 20, 10)) << "too much to be read";
   const Judgement found = judge(checkpoints, on_record, all_bytes);
   EXPECT_THAT(found.steps, ElementsAre(20, 10));
   EXPECT_THAT(found.damaged, ElementsAre(Pair(30, HasSubstr("step-30/rank-0 does not match its digest"))));
   fs::remove(file(20, 0));  // it may come back: nothing older is taken
   EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(20, 10));
-  for (const std::int64_t step : {10, 20, 30}) fs::resize_file(file(step, 1), 1);
+  for (const std::int64_t step : {10, 20, 30}) cut(file(step, 1), 1);
   EXPECT_THAT(judge(checkpoints, on_record, 0).steps, IsEmpty());
   EXPECT_THAT(judge(checkpoints, on_record, 0).damaged, ::testing::SizeIs(3));
   // Of a program that only counts there is nothing to be known.
   const std::vector<std::int64_t> counted = {60, 50};
   EXPECT_THAT(judge(checkpoints, counted, all_bytes).steps, ElementsAre(60, 50));
+}
+
+TEST_F(ProgramFiles, whatWasWrittenAgainProvesNoDamage) {
+  save_in(own, 10, {"latest", "10/state"});
+  save_in(own, 20, {"latest", "20/state"});
+  write_again(own / "latest", "longer");
+  const fs::path step_dir = committed_path(checkpoints, 20);
+  EXPECT_EQ(condition_of(step_dir).kind, Condition::Kind::unknown);
+  EXPECT_THAT(condition_of(step_dir).why, HasSubstr("own/latest was written again since"));
+  EXPECT_THAT(problems(20), ElementsAre(HasSubstr("latest was written again since")));
+  EXPECT_TRUE(verify(step_dir).unreadable);
+  const std::vector<std::int64_t> on_record = {20, 10};
+  EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(20, 10)) << "the program will see";
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 may be half of another one";
+  flip(own / "20/state");
+  EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(10)) << "it hides no damage";
+  write_again(own / "latest", "abc");
+  flip(own / "20/state");
+  EXPECT_THAT(problems(20), IsEmpty()) << "the same again";
+}
+
+TEST_F(ProgramFiles, aFileThatEachSaveWritesAgainKeepsNoneFromGoing) {
+  for (const char* step : {"10", "20", "30", "40"})
+    save_in(own, std::stoi(step), {"latest", step + std::string("/state")});
+  for (const char* step : {"10", "20", "30"}) {  // an hour ago
+    const auto then = fs::last_write_time(own / "latest") - std::chrono::hours(1);
+    fs::last_write_time(own / step / "state", then);
+    fs::last_write_time(committed_path(checkpoints, std::stoi(step)) / manifest_file_name, then);
+  }
+  EXPECT_EQ(condition_of(committed_path(checkpoints, 30)).kind, Condition::Kind::unknown);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 2}), ElementsAre(20, 10));
+  EXPECT_THAT(files::list(own), ElementsAre("30", "40", "latest"));
 }
 
 TEST_F(ProgramFiles, itsFilesGoOnlyWhereThatIsAskedFor) {
@@ -335,9 +384,9 @@ TEST_F(ProgramFiles, itsFilesGoWithTheirFolders) {
   for (const std::int64_t step : {10, 20, 30}) save(step);
   EXPECT_THAT(retain(checkpoints, {1, 0, 2}), ElementsAre(10));
   EXPECT_THAT(files::list(own), ElementsAre("step-20", "step-30"));
-  flip_bit(file(30, 0), 0);
+  flip(file(30, 0));
   EXPECT_THAT(retain(checkpoints, {1, 0, 2}), IsEmpty()) << "its size is right, and 20 stays";
-  fs::resize_file(file(30, 0), 1);
+  cut(file(30, 0), 1);
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 is the newest sound one";
 }
 
@@ -374,8 +423,7 @@ TEST_F(ProgramFiles, filesThatWereMovedBehindALinkStay) {
 
 TEST_F(ProgramFiles, filesThatWereWrittenAgainStay) {
   for (const std::int64_t step : {10, 20}) save(step);
-  const timespec now_and_then[2] = {{0, UTIME_NOW}, {4'000'000'000, 0}};
-  ASSERT_EQ(::utimensat(AT_FDCWD, file(10, 1).c_str(), now_and_then, 0), 0);
+  write_again(file(10, 1), "somebody's");
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
   EXPECT_THAT(files::list(own / "step-10"), ElementsAre("rank-1")) << "it is somebody's next checkpoint";
 }
@@ -390,6 +438,7 @@ TEST_F(ProgramFiles, nothingGoesWhileWhatStaysCannotBeRead) {
 
 TEST_F(ProgramFiles, nothingGoesWhileTheManifestOfWhatStaysIsDamaged) {
   for (const std::int64_t step : {10, 20, 30}) save_in(own, step, {"of-all", "only-" + std::to_string(step)});
+  fs::last_write_time(own / "of-all", fs::last_write_time(own / "only-10"));
   EXPECT_TRUE(pin(checkpoints, 20));
   damage_manifest(20);
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 may list the files of 10";
