@@ -409,8 +409,8 @@ static int read_place(void) {
   return 1;
 }
 
-/* A rank that waits for a copy is not hung, nor are those that wait for it. */
-static void copy_awaited(int waits) {
+/* A rank that waits for a copy, or until its files are read, is not hung, nor are those that wait for it. */
+static void awaited(int waits) {
   static int before = -1;
   const int phase = __atomic_load_n(&slot.phase, __ATOMIC_RELAXED);
   if (waits && before < 0) {
@@ -429,7 +429,7 @@ static void open_buffers(void) {
              *copied = getenv("HOLDFAST_BUFFERS_COPIED"), *sealed = getenv("HOLDFAST_SEALED");
   struct hfc_place_of_buffers at = {
       folder ? folder : "", limit ? strtoll(limit, NULL, 10) : 0, who.attempt, 0, -1, 0,
-      copy_awaited,         copied && strcmp(copied, "1") == 0};
+      awaited,              copied && strcmp(copied, "1") == 0};
   long long step = -1;
   number_from("HOLDFAST_WORLD", &at.world);
   if (sealed && sscanf(sealed, "%lld %d %15s", &step, &at.sealed_attempt, sealed_level) == 3)
@@ -489,6 +489,7 @@ static void await_reader(void) {
     if (bytes != seen) {
       seen = bytes;
       since = monotonic_ms();
+      awaited(1);
     }
     if (monotonic_ms() - since >= stall_ms) break;
     clock_gettime(CLOCK_MONOTONIC, &moment);
@@ -496,6 +497,7 @@ static void await_reader(void) {
     pthread_cond_timedwait(&changed, &lock, &moment);
   }
   pthread_mutex_unlock(&lock);
+  if (seen >= 0) awaited(0);
 }
 
 void hf_close(void) {

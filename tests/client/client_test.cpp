@@ -480,8 +480,12 @@ TEST_P(ClientTest, TheEndWaitsForFilesThatAreRead) {
   files::fs::resize_file(path, 300 << 20);  // some tenths of a second to hash, and it is not told before
   program->tell("vote_file 20 large");
   program->tell("vote 20 0 0 " + folder.path.string());
+  program->tell("at 20 finishing");
   EXPECT_EQ(program->exit_with(75), 75);
   ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 1; }));
+  EXPECT_TRUE(std::ranges::any_of(all<RankProgress>(), [](const RankProgress& at) {
+    return at.phase == Phase::checkpoint && at.moves > 1;
+  })) << "it is not hung";
   EXPECT_TRUE(all<RankVote>()[0].ok);
   EXPECT_EQ(json::parse(all<RankVote>()[0].payload)["bytes"], 300 << 20);
 }

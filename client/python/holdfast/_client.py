@@ -65,7 +65,7 @@ class Client:
         if place is None:
             return
         self._place = place
-        self._buffers = _buffers.Buffers(environment or {}, self._copy_awaited)
+        self._buffers = _buffers.Buffers(environment or {}, self._awaited)
         self._phase_before: Optional[str] = None
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -249,8 +249,8 @@ class Client:
 
     # --- inside ---
 
-    def _copy_awaited(self, waits: bool) -> None:
-        """A rank that waits for a copy is not hung, nor are those that wait for it."""
+    def _awaited(self, waits: bool) -> None:
+        """A rank that waits for a copy, or until its files are read, is not hung, nor are those that wait for it."""
         step, phase, moves = self._at
         if waits and self._phase_before is None:
             self._phase_before, phase = phase, "checkpoint"
@@ -302,9 +302,12 @@ class Client:
             while self._unread:
                 if self._read != seen:
                     seen, since = self._read, time.monotonic()
+                    self._awaited(True)
                 if time.monotonic() - since >= _STALL_S:
-                    return
+                    break
                 self._changed.wait(1.0)
+        if seen >= 0:
+            self._awaited(False)
 
     def _say_last(self, name: str, **fields: Any) -> None:
         if not self._on:
