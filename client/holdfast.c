@@ -76,10 +76,11 @@ struct reading {
 };
 static struct {           /* under `lock` but for `bytes` */
   struct hfc_name* named; /* of steps that are not voted on yet */
+  struct hfc_name** end;  /* of these */
   struct reading* first;  /* it may be in work */
   int runs;               /* the thread that reads */
   int64_t bytes;          /* that it has read */
-} reader;
+} reader = {.end = &reader.named};
 
 static struct hfc_identity who;
 static char node[256];
@@ -427,9 +428,14 @@ static void awaited(int waits) {
 static void open_buffers(void) {
   const char *folder = getenv("HOLDFAST_BUFFERS"), *limit = getenv("HOLDFAST_BUFFERS_LIMIT"),
              *copied = getenv("HOLDFAST_BUFFERS_COPIED"), *sealed = getenv("HOLDFAST_SEALED");
-  struct hfc_place_of_buffers at = {
-      folder ? folder : "", limit ? strtoll(limit, NULL, 10) : 0, who.attempt, 0, -1, 0,
-      awaited,              copied && strcmp(copied, "1") == 0};
+  struct hfc_place_of_buffers at = {folder ? folder : "",
+                                    limit ? strtoll(limit, NULL, 10) : 0,
+                                    who.attempt,
+                                    0,
+                                    -1,
+                                    0,
+                                    awaited,
+                                    copied && strcmp(copied, "1") == 0};
   long long step = -1;
   number_from("HOLDFAST_WORLD", &at.world);
   if (sealed && sscanf(sealed, "%lld %d %15s", &step, &at.sealed_attempt, sealed_level) == 3)
@@ -618,9 +624,9 @@ static void free_names(struct hfc_name* names) {
 
 /* Takes those of a step out of the list; in the order of the calls. */
 static struct hfc_name* take_names(int64_t step) {
-  struct hfc_name *out = NULL, **end = &out;
+  struct hfc_name *out = NULL, **end = &out, **at = &reader.named;
   pthread_mutex_lock(&lock);
-  for (struct hfc_name** at = &reader.named; *at;) {
+  while (*at) {
     struct hfc_name* name = *at;
     if (name->step != step) {
       at = &name->next;
@@ -631,6 +637,7 @@ static struct hfc_name* take_names(int64_t step) {
     *end = name;
     end = &name->next;
   }
+  reader.end = at;
   pthread_mutex_unlock(&lock);
   return out;
 }
@@ -693,9 +700,8 @@ void hf_vote_file(int64_t step, const char* name) {
   }
   said->step = step;
   pthread_mutex_lock(&lock);
-  struct hfc_name** end = &reader.named;
-  while (*end) end = &(*end)->next;
-  *end = said;
+  *reader.end = said;
+  reader.end = &said->next;
   pthread_mutex_unlock(&lock);
 }
 

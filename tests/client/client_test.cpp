@@ -473,6 +473,35 @@ TEST_P(ClientTest, FilesAreVotedOnByNameWithTheirDigests) {
             (json{{"kind", "files"}, {"path", path}, {"files", 2}, {"bytes", 5}}));
 }
 
+TEST_P(ClientTest, NamesOfFilesAreMadePlainAndWhatNoManifestHoldsIsCounted) {
+  connect();
+  files::fs::create_directories(folder.path / "own/meta");
+  for (const char* name : {"own/model.pt", "own/meta/x", "own/a\tb", "beside"})
+    files::replace_atomically(folder.path / name, "abc");
+  const std::string path = files::fs::canonical(folder.path / "own").string();
+  for (const char* name : {"20 ./model.pt", "50 meta/../model.pt", "30 model.pt", "30 ../beside", "40 a\tb"})
+    program->tell(std::string("vote_file ") + name);
+  program->tell("vote_file 20 " + path + "/meta//x");
+  program->tell("vote 40 0 0 " + path);
+  program->tell("vote_file 50 meta/x");
+  for (const char* step : {"20", "30", "50"}) program->tell(std::string("vote ") + step + " 0 0 " + path);
+  ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 4; }));
+  std::map<std::int64_t, json> votes;
+  for (const auto& vote : all<RankVote>()) {
+    ASSERT_TRUE(vote.ok) << vote.payload;
+    votes[vote.step] = json::parse(vote.payload);
+  }
+  const auto names = [&](std::int64_t step) {
+    std::vector<std::string> out;
+    for (const json& file : votes[step]["list"]) out.push_back(file[0]);
+    return out;
+  };
+  EXPECT_THAT(names(20), ElementsAre("model.pt", "meta/x"));
+  EXPECT_THAT(names(50), ElementsAre("model.pt", "meta/x"));
+  EXPECT_EQ(votes[30], (json{{"kind", "files"}, {"path", path}, {"files", 2}, {"bytes", 6}}));
+  EXPECT_EQ(votes[40], (json{{"kind", "files"}, {"path", path}, {"files", 1}, {"bytes", 3}}));
+}
+
 TEST_P(ClientTest, TheEndWaitsForFilesThatAreRead) {
   connect();
   const auto path = folder.path / "large";

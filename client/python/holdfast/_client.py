@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import math
 import os
 import socket
@@ -143,16 +142,16 @@ class Client:
         and an attempt does not begin from one whose files are damaged."""
         if not self._on:
             return
-        folder = os.fspath(path)[:_TEXT]
+        folder = os.fsdecode(path)[:_TEXT]
         if isinstance(files, (list, tuple)):
-            self._vote_on_named(int(step), os.path.realpath(folder), [os.fspath(name) for name in files])
+            self._vote_on_named(int(step), os.path.realpath(folder), [os.fsdecode(name) for name in files])
             return
-        payload = {"kind": "files", "path": folder, "files": int(files), "bytes": int(bytes)}  # type: ignore[arg-type]
-        self._vote(step, True, json.dumps(payload))
+        self._vote(step, True, _files.vote_text(folder, int(files), int(bytes)))  # type: ignore[arg-type]
 
     def vote_failed(self, step: int, why: str) -> None:
         """It could not be written."""
-        self._vote(step, False, " ".join(why.split())[:_TEXT] or "the program does not say why")
+        text = " ".join(why.split()).encode("utf-8", "replace").decode()
+        self._vote(step, False, text[:_TEXT] or "the program does not say why")
 
     # --- buffers in the memory of the node ---
 
@@ -287,8 +286,8 @@ class Client:
             step, folder, names = self._unread[0]
             try:
                 self._vote(step, True, _files.payload(folder, names, count))
-            except (OSError, ValueError) as error:
-                self._vote(step, False, " ".join(str(error).split())[:_TEXT])
+            except Exception as error:  # whatever it is: this thread casts the later votes, too
+                self.vote_failed(step, str(error))
             with self._lock:
                 del self._unread[0]
                 self._changed.notify_all()
