@@ -113,10 +113,14 @@ Judgement judge(const fs::path& checkpoints, std::span<const std::int64_t> on_re
                 std::int64_t read_bytes) {
   Judgement out;
   bool listed = false;  // a step with a manifest has been seen
+  std::vector<std::int64_t> behind;
   for (const std::int64_t step : on_record) {
     const fs::path step_dir = committed_path(checkpoints, step);
     const bool has_manifest = !is_gone(step_dir / manifest_file_name);
-    if (listed && !has_manifest) continue;
+    if (listed && !has_manifest) {
+      behind.push_back(step);
+      continue;
+    }
     listed = listed || has_manifest;
     const std::string damage = has_manifest && out.steps.empty() ? damage_of(step_dir, step, read_bytes) : "";
     if (damage.empty())
@@ -124,6 +128,7 @@ Judgement judge(const fs::path& checkpoints, std::span<const std::int64_t> on_re
     else
       out.damaged.emplace_back(step, damage);
   }
+  if (out.steps.empty()) out.steps = std::move(behind);
   return out;
 }
 

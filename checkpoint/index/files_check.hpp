@@ -36,8 +36,9 @@ struct Judgement {
 };
 /// `on_record`: durable steps, newest first. Looks at each until one is not proven damaged: its manifest, its
 /// sizes, and, of at most `read_bytes` of files, every byte. What cannot be read now counts as any other: who
-/// begins from it will see, and nothing older is taken in its place. A step without a manifest is one of a
-/// program that names no files; but behind one with a manifest it is one that was removed.
+/// begins from it will see, and nothing older is taken in its place. A step without a manifest is one whose
+/// files were only counted. Behind one with a manifest it may also be one that was removed: taken only where
+/// all others are damaged.
 Judgement judge(const fs::path& checkpoints, std::span<const std::int64_t> on_record,
                 std::int64_t read_bytes);
 

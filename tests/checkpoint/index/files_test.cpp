@@ -328,8 +328,9 @@ TEST_F(ProgramFiles, anAttemptBeginsFromTheNewestThatIsNotProvenDamaged) {
   fs::remove(file(20, 0));  // it may come back: nothing older is taken
   EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(20, 10));
   for (const std::int64_t step : {10, 20, 30}) cut(file(step, 1), 1);
-  EXPECT_THAT(judge(checkpoints, on_record, 0).steps, IsEmpty());
+  EXPECT_THAT(judge(checkpoints, on_record, 0).steps, ElementsAre(5)) << "it may have been counted only";
   EXPECT_THAT(judge(checkpoints, on_record, 0).damaged, ::testing::SizeIs(3));
+  EXPECT_THAT(judge(checkpoints, std::span(on_record).first(3), 0).steps, IsEmpty());
   // Of a program that only counts there is nothing to be known.
   const std::vector<std::int64_t> counted = {60, 50};
   EXPECT_THAT(judge(checkpoints, counted, all_bytes).steps, ElementsAre(60, 50));
