@@ -12,10 +12,12 @@
 #include "json.h"
 #include "sha512.h"
 
-enum { path_bytes = 4096, read_at_once = 1 << 20, list_limit = 4 << 20 };
+enum { path_bytes = 4096, path_room = 2 * path_bytes, read_at_once = 1 << 20, list_limit = 4 << 20 };
 
-char* hfc_absolute(const char* path) {
+char* hfc_real_path(const char* path) {
   char folder[path_bytes];
+  char* real = realpath(path[0] ? path : ".", NULL);
+  if (real) return real;
   if (path[0] == '/') return strdup(path);
   if (!getcwd(folder, sizeof folder)) return NULL;
   char* out = malloc(strlen(folder) + strlen(path) + 2);
@@ -41,6 +43,51 @@ static void append(struct text* to, const char* more) {
   }
   memcpy(to->at + to->length, more, length + 1);
   to->length += length;
+}
+
+static int is_held(const char* name) { return strlen(name) <= path_bytes && hfc_json_is_plain(name); }
+
+/* The file's path without links, and its name below `folder`, which has none: "", where no manifest can hold
+ * one. Both have `path_room` bytes. errno otherwise. */
+static int find(const char* folder, const char* given, char* path, char* name) {
+  char whole[path_room], real[path_bytes];
+  const size_t root = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
+  const char* below = real;
+  if ((size_t)snprintf(whole, sizeof whole, "%s/%s", given[0] == '/' ? "" : folder, given) >= sizeof whole)
+    return ENAMETOOLONG;
+  char* const slash = strrchr(whole, '/');
+  const char* const base = slash + 1;
+  *slash = '\0';
+  if (!realpath(whole[0] ? whole : "/", real)) return errno;
+  if ((size_t)snprintf(path, path_room, "%s/%s", real, base) >= path_room) return ENAMETOOLONG;
+  name[0] = '\0';
+  if (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0 || strncmp(real, folder, root) != 0 ||
+      (real[root] && real[root] != '/'))
+    return 0;
+  for (below += root; *below == '/';) ++below;
+  const int length = snprintf(name, path_room, "%s%s%s", below, *below ? "/" : "", base);
+  if ((size_t)length >= path_room || !is_held(name)) name[0] = '\0';
+  return 0;
+}
+
+/* errno otherwise. */
+static int look_at_size(const char* path, int64_t* bytes) {
+  struct stat info;
+  if (stat(path, &info) != 0) return errno;
+  *bytes = info.st_size;
+  return S_ISREG(info.st_mode) ? 0 : EINVAL;
+}
+
+static void complain_once(const char* path) {
+  static int done;
+  char quoted[6 * path_bytes + 3];
+  if (done) return;
+  done = 1;
+  hfc_json_quote(path, path_bytes, quoted);
+  fprintf(stderr,
+          "holdfast: no manifest can hold the name of %s, which is not below the path of the vote, or is not "
+          "plain UTF-8; the files of such checkpoints are only counted\n",
+          quoted);
 }
 
 /* 64 hex digits in `digest`; errno otherwise. */
@@ -75,19 +122,28 @@ static int read_digest(const char* path, char digest[65], int64_t* bytes, int64_
 
 char* hfc_files_payload(const char* folder, const struct hfc_name* names, int64_t* read, char* why,
                         size_t size) {
-  char quoted[6 * path_bytes + 3], numbers[128], path[2 * path_bytes], digest[65];
+  char quoted[6 * path_bytes + 3], numbers[128], path[path_room], name[path_room], digest[65];
   int64_t files = 0, total = 0, bytes = 0;
+  int held = is_held(folder);
   struct text list = {calloc(1, 1), 0, 1};
+  if (!held) complain_once(folder);
   for (const struct hfc_name* at = names; at; at = at->next, ++files) {
-    const int length = snprintf(path, sizeof path, "%s/%s", folder, at->name);
-    const int failed = (size_t)length < sizeof path ? read_digest(path, digest, &bytes, read) : ENAMETOOLONG;
+    int failed = find(folder, at->name, path, name);
+    if (!failed && held && !name[0]) {
+      complain_once(path);
+      held = 0;
+    }
+    if (!failed) failed = held ? read_digest(path, digest, &bytes, read) : look_at_size(path, &bytes);
     if (failed) {
-      snprintf(why, size, "%s cannot be read: %s", path, strerror(failed));
+      const int absolute = at->name[0] == '/';
+      snprintf(why, size, "%s%s%s cannot be read: %s", absolute ? "" : folder, absolute ? "" : "/", at->name,
+               strerror(failed));
       free(list.at);
       return NULL;
     }
     total += bytes;
-    hfc_json_quote(at->name, path_bytes, quoted);
+    if (!held) continue;
+    hfc_json_quote(name, path_bytes, quoted);
     append(&list, files == 0 ? "[" : ",[");
     append(&list, quoted);
     snprintf(numbers, sizeof numbers, ",%" PRId64 ",\"", bytes);
@@ -101,11 +157,11 @@ char* hfc_files_payload(const char* folder, const struct hfc_name* names, int64_
   append(&out, quoted);
   snprintf(numbers, sizeof numbers, ",\"files\":%" PRId64 ",\"bytes\":%" PRId64, files, total);
   append(&out, numbers);
-  if (list.at && list.length <= list_limit) {
+  if (list.at && held && list.length <= list_limit) {
     append(&out, ",\"list\":[");
     append(&out, list.at);
     append(&out, "]");
-  } else if (list.at) {
+  } else if (list.at && held) {
     fprintf(stderr,
             "holdfast: the names of %" PRId64 " files are too long for a vote; they are only counted\n",
             files);

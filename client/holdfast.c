@@ -84,10 +84,11 @@ struct reading {
 };
 static struct {           /* under `lock` but for `bytes` */
   struct hfc_name* named; /* of steps that are not voted on yet */
+  struct hfc_name** end;  /* of these */
   struct reading* first;  /* it may be in work */
   int runs;               /* the thread that reads */
   int64_t bytes;          /* that it has read */
-} reader;
+} reader = {.end = &reader.named};
 
 static struct hfc_identity who;
 static char node[256];
@@ -501,6 +502,7 @@ static void await_reader(void) {
     if (bytes != seen) {
       seen = bytes;
       since = monotonic_ms();
+      awaited(1);
     }
     if (monotonic_ms() - since >= stall_ms) break;
     clock_gettime(CLOCK_MONOTONIC, &moment);
@@ -508,6 +510,7 @@ static void await_reader(void) {
     pthread_cond_timedwait(&changed, &lock, &moment);
   }
   pthread_mutex_unlock(&lock);
+  if (seen >= 0) awaited(0);
 }
 
 void hf_close(void) {
@@ -630,9 +633,9 @@ static void free_names(struct hfc_name* names) {
 
 /* Takes those of a step out of the list; in the order of the calls. */
 static struct hfc_name* take_names(int64_t step) {
-  struct hfc_name *out = NULL, **end = &out;
+  struct hfc_name *out = NULL, **end = &out, **at = &reader.named;
   pthread_mutex_lock(&lock);
-  for (struct hfc_name** at = &reader.named; *at;) {
+  while (*at) {
     struct hfc_name* name = *at;
     if (name->step != step) {
       at = &name->next;
@@ -643,6 +646,7 @@ static struct hfc_name* take_names(int64_t step) {
     *end = name;
     end = &name->next;
   }
+  reader.end = at;
   pthread_mutex_unlock(&lock);
   return out;
 }
@@ -705,9 +709,8 @@ void hf_vote_file(int64_t step, const char* name) {
   }
   said->step = step;
   pthread_mutex_lock(&lock);
-  struct hfc_name** end = &reader.named;
-  while (*end) end = &(*end)->next;
-  *end = said;
+  *reader.end = said;
+  reader.end = &said->next;
   pthread_mutex_unlock(&lock);
 }
 
@@ -716,7 +719,7 @@ static void vote_on_named(int64_t step, const char* path, struct hfc_name* names
   if (what) {
     what->step = step;
     what->names = names;
-    what->folder = hfc_absolute(path);
+    what->folder = hfc_real_path(path);
     if (what->folder && read_later(what)) return;
     free(what->folder);
   }

@@ -96,12 +96,14 @@ HF_API enum hf_outcome hf_outcome(int64_t step);
 /* --- since ABI 2: the files of a checkpoint by name --- */
 
 /* Before hf_vote(): a file of this rank's part of the checkpoint of `step`, complete and synced; `name` is
- * relative to that call's `path`. Once for each. hf_vote() then leaves `files` and `bytes` to the library: a
- * thread of its own reads the named files and computes their digests, and the vote is cast when it is
- * through. hf_close() waits for that thread as long as it reads on. All ranks that have files must name them;
- * then the checkpoint has a manifest, which holdfast ckpt shows and verifies, and an attempt does not begin
- * from one whose files are damaged. They lie on storage that all nodes see, and are not written again: a file
- * that the next checkpoint overwrites is not to be named. */
+ * relative to that call's `path`; links in that are followed at that call. Once for each. hf_vote() then
+ * leaves `files` and `bytes` to the library: a thread of its own reads the named files and computes their
+ * digests, and the vote is cast when it is through. hf_close() waits for that thread as long as it reads on.
+ * All ranks that have files must name them; then the checkpoint has a manifest, which holdfast ckpt shows and
+ * verifies, and an attempt does not begin from one whose files are damaged. They lie on storage that all
+ * nodes see, and are not written again: of a file that the next checkpoint overwrites nothing is known then.
+ * Where one is not below `path`, or its name is not UTF-8 without control characters, the files are only
+ * counted, and stderr says so. */
 HF_API void hf_vote_file(int64_t step, const char* name);
 
 /* --- since ABI 2: buffers in the memory of the node, for a state that is not to be read from storage after a

@@ -176,6 +176,15 @@ static size_t character(const unsigned char* at, size_t left) {
   return size;
 }
 
+int hfc_json_is_plain(const char* text) {
+  const unsigned char* at = (const unsigned char*)text;
+  for (size_t left = strlen(text), size; left > 0; at += size, left -= size) {
+    size = character(at, left);
+    if (size == 0 || *at < 0x20 || *at == 0x7f) return 0;
+  }
+  return 1;
+}
+
 void hfc_json_quote(const char* text, size_t most, char* out) {
   static const char digits[] = "0123456789abcdef";
   const unsigned char* at = (const unsigned char*)text;

@@ -11,6 +11,9 @@ int hfc_json_text(const char* line, size_t length, const char* name, char* out, 
 int hfc_json_integer(const char* line, size_t length, const char* name, int64_t* out);
 int hfc_json_bool(const char* line, size_t length, const char* name, int* out);
 
+/* It is UTF-8 without control characters. */
+int hfc_json_is_plain(const char* text);
+
 /* `text` as a JSON string with its quotes, NUL-terminated; at most `most` bytes of it are taken, and what is
  * not UTF-8 becomes '?'. `out` has 6 * most + 3 bytes. */
 void hfc_json_quote(const char* text, size_t most, char* out);

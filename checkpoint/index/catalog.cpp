@@ -165,6 +165,8 @@ Condition condition_of(const fs::path& step_dir, std::int64_t step) {
     return sound_condition(step_dir, step);
   } catch (const Damaged& e) {
     return {Condition::Kind::damaged, e.what(), {}};
+  } catch (const WrittenAgain& e) {
+    return {Condition::Kind::unknown, e.what(), {}, e.manifest, e.files};
   } catch (const Error& e) {
     return {Condition::Kind::unknown, e.what(), {}};
   }

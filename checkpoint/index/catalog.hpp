@@ -69,10 +69,12 @@ struct Condition {
     unknown   ///< it cannot be read now, or by this version
   };
   Kind kind = Kind::sound;
-  std::string why;                               ///< a sentence; "" when sound
-  std::optional<Manifest> manifest;              ///< of a sound one of holdfast-train's
-  std::optional<FilesManifest> files = {};       ///< of a sound one of another program's files
-  std::optional<Generation> generation() const;  ///< of a sound one
+  std::string why;                   ///< a sentence; "" when sound
+  std::optional<Manifest> manifest;  ///< of a sound one of holdfast-train's
+  /// Of a sound one of another program's files, or one that is unknown because some were written again.
+  std::optional<FilesManifest> files = {};
+  std::vector<fs::path> written_again = {};
+  std::optional<Generation> generation() const;  ///< of these
 };
 Condition condition_of(const fs::path& step_dir, std::int64_t step = -1);
 

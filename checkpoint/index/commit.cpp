@@ -42,6 +42,15 @@ bool is_there(const fs::path& path) {
   return false;
 }
 
+/// Without links; what is not absolute stays as it is. Throws Error.
+std::string real_path(const std::string& folder) {
+  if (!folder.starts_with('/')) return folder;
+  std::error_code failed;
+  const fs::path real = fs::canonical(folder, failed);
+  if (failed) throw system_error("cannot look at " + folder, failed.value());
+  return real.string();
+}
+
 fs::path parent_of(const fs::path& folder) {
   const fs::path parent = fs::absolute(folder).lexically_normal();
   return (parent.has_filename() ? parent : parent.parent_path()).parent_path();
@@ -194,11 +203,12 @@ FilesManifest Commit::files_manifest() const {
   manifest.generation = generation_;
   manifest.step = step_;
   manifest.world = world_;
+  manifest.checkpoints = fs::weakly_canonical(checkpoints_).string();
   std::vector<NamedFiles> parts;
   for (int rank = 0; rank < world_; ++rank) {
     const FilesVote& vote = *answers_[rank]->files;
     if (!vote.list || vote.list->empty()) continue;
-    parts.push_back({vote.path, *vote.list});
+    parts.push_back({real_path(vote.path), *vote.list});
     for (ListedFile& file : parts.back().files) file.rank = rank;
   }
   put_together(parts, manifest);
@@ -210,8 +220,7 @@ Committed Commit::commit_files() {
   Committed committed{{}, {}, true};
   if (!all_are_named(*files(), committed.note)) return committed;
   const FilesManifest whole = files_manifest();
-  const auto mine = fs::weakly_canonical(checkpoints_).string() + "/";
-  if ((fs::weakly_canonical(whole.folder).string() + "/").starts_with(mine)) {
+  if ((fs::weakly_canonical(whole.folder).string() + "/").starts_with(whole.checkpoints + "/")) {
     committed.note += "; they have no manifest, since this is where Holdfast keeps its own";
     return committed;
   }

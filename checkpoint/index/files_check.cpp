@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "checkpoint/index/catalog.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 #include "src/base/parallel.hpp"
 
@@ -27,12 +28,14 @@ bool is_gone(const fs::path& path) {
 }
 
 /// A sentence when the checkpoint is proven to be damaged, else "".
-std::string damage_of(const fs::path& step_dir, std::int64_t step, std::int64_t read_bytes) {
+std::string damage_of(const fs::path& step_dir, std::int64_t step, std::int64_t read_bytes) try {
   const Condition found = condition_of(step_dir, step);
   if (found.kind == Condition::Kind::damaged) return found.why;
-  if (!found.files || total_bytes(*found.files) > read_bytes) return {};
-  const CheckedFiles read = check_files(*found.files);
-  return read.unreadable || read.problems.empty() ? "" : read.problems.front();
+  const auto manifest = manifest_of_files(step_dir);
+  if (!manifest || total_bytes(*manifest) > read_bytes) return {};
+  return check_files(step_dir, *manifest).damage;
+} catch (const Unreadable&) {
+  return {};
 }
 
 }  // namespace
@@ -59,12 +62,14 @@ std::string file_digest(const fs::path& path, const std::function<void(std::int6
   return sodium_bin2hex(hex, sizeof hex, sum, digest_bytes);
 }
 
-CheckedFiles check_files(const FilesManifest& manifest,
+CheckedFiles check_files(const fs::path& step_dir, const FilesManifest& manifest,
                          const std::function<void(std::int64_t, std::int64_t)>& progress) {
   CheckedFiles out;
   std::mutex lock;
   const std::int64_t total = total_bytes(manifest);
+  const timespec committed = written_at(step_dir / manifest_file_name);
   std::vector<std::string> problems(manifest.files.size());
+  std::vector<char> proven(manifest.files.size());  // damage
   parallel_for(manifest.files.size(), readers, [&](int) {
     return [&](std::size_t i) {
       const ListedFile& file = manifest.files[i];
@@ -78,11 +83,18 @@ CheckedFiles check_files(const FilesManifest& manifest,
       };
       try {
         const std::string digest = file_digest(path, read);
-        if (bytes != file.bytes)
+        if (bytes == file.bytes && digest == file.digest) return;
+        const bool again = is_later(written_at(path), committed);
+        proven[i] = !again;
+        if (again)
+          problems[i] = path.string() + " was written again since";
+        else if (bytes != file.bytes)
           problems[i] =
               path.string() + " has " + std::to_string(bytes) + " bytes, not " + std::to_string(file.bytes);
-        else if (digest != file.digest)
+        else
           problems[i] = path.string() + " does not match its digest";
+        const std::scoped_lock hold(lock);
+        out.unreadable = out.unreadable || again;
       } catch (const Unreadable& e) {
         problems[i] = e.what();
         const std::scoped_lock hold(lock);
@@ -90,6 +102,8 @@ CheckedFiles check_files(const FilesManifest& manifest,
       }
     };
   });
+  if (const auto first = std::ranges::find(proven, 1); first != proven.end())
+    out.damage = problems[as_size(first - proven.begin())];
   std::ranges::copy_if(problems, std::back_inserter(out.problems),
                        [](const std::string& problem) { return !problem.empty(); });
   return out;
@@ -99,10 +113,14 @@ Judgement judge(const fs::path& checkpoints, std::span<const std::int64_t> on_re
                 std::int64_t read_bytes) {
   Judgement out;
   bool listed = false;  // a step with a manifest has been seen
+  std::vector<std::int64_t> behind;
   for (const std::int64_t step : on_record) {
     const fs::path step_dir = committed_path(checkpoints, step);
     const bool has_manifest = !is_gone(step_dir / manifest_file_name);
-    if (listed && !has_manifest) continue;
+    if (listed && !has_manifest) {
+      behind.push_back(step);
+      continue;
+    }
     listed = listed || has_manifest;
     const std::string damage = has_manifest && out.steps.empty() ? damage_of(step_dir, step, read_bytes) : "";
     if (damage.empty())
@@ -110,6 +128,7 @@ Judgement judge(const fs::path& checkpoints, std::span<const std::int64_t> on_re
     else
       out.damaged.emplace_back(step, damage);
   }
+  if (out.steps.empty()) out.steps = std::move(behind);
   return out;
 }
 

@@ -19,11 +19,14 @@ std::string file_digest(const fs::path& path, const std::function<void(std::int6
 
 struct CheckedFiles {
   std::vector<std::string> problems;  ///< one sentence each
-  bool unreadable = false;  ///< something could not be read now: what is said of that proves no damage
-  std::int64_t bytes = 0;   ///< read
+  std::string damage;                 ///< the first of them that is proof, or ""
+  /// Something could not be read now, or was written again since: what is said of that proves no damage.
+  bool unreadable = false;
+  std::int64_t bytes = 0;  ///< read
 };
-/// All files, four at a time. `progress`: bytes done and in total; what it throws ends the reading.
-CheckedFiles check_files(const FilesManifest& manifest,
+/// All files of the checkpoint in that folder, four at a time. `progress`: bytes done and in total; what it
+/// throws ends the reading. Throws Unreadable where the manifest is gone.
+CheckedFiles check_files(const fs::path& step_dir, const FilesManifest& manifest,
                          const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});
 
 /// What is known of the checkpoints that a program may begin from.
@@ -33,8 +36,9 @@ struct Judgement {
 };
 /// `on_record`: durable steps, newest first. Looks at each until one is not proven damaged: its manifest, its
 /// sizes, and, of at most `read_bytes` of files, every byte. What cannot be read now counts as any other: who
-/// begins from it will see, and nothing older is taken in its place. A step without a manifest is one of a
-/// program that names no files; but behind one with a manifest it is one that was removed.
+/// begins from it will see, and nothing older is taken in its place. A step without a manifest is one whose
+/// files were only counted. Behind one with a manifest it may also be one that was removed: taken only where
+/// all others are damaged.
 Judgement judge(const fs::path& checkpoints, std::span<const std::int64_t> on_record,
                 std::int64_t read_bytes);
 

@@ -5,8 +5,10 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <unordered_map>
 #include <unordered_set>
 
+#include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/manifest_json.hpp"
 
 namespace holdfast::checkpoint {
@@ -34,6 +36,16 @@ fs::path plain(const std::string& folder) {
   return normal.has_filename() || normal == normal.root_path() ? normal : normal.parent_path();
 }
 
+void prove_folder(const std::string& folder) {
+  if (folder.empty() || folder.front() != '/' || folder.size() > longest_name ||
+      has_control_characters(folder) || plain(folder).string() != folder)
+    refuse_manifest("\"" + folder + "\" is not the absolute path of a folder");
+}
+
+bool says_the_same(const ListedFile& a, const ListedFile& b) {
+  return a.bytes == b.bytes && a.digest == b.digest;
+}
+
 fs::path common_of(const fs::path& a, const fs::path& b) {
   fs::path common;
   for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end() && *i == *j; ++i, ++j) common /= *i;
@@ -45,7 +57,8 @@ fs::path common_of(const fs::path& a, const fs::path& b) {
 std::string to_text(const FilesManifest& m) {
   std::string body =
       "\"kind\":\"files\",\"generation\":" + detail::print(detail::to_json(m.generation, m.step)) +
-      ",\n\"world\":" + std::to_string(m.world) + ",\"folder\":" + detail::print(m.folder) + ",\n\"files\":[";
+      ",\n\"world\":" + std::to_string(m.world) + ",\"checkpoints\":" + detail::print(m.checkpoints) +
+      ",\n\"folder\":" + detail::print(m.folder) + ",\n\"files\":[";
   for (std::size_t i = 0; i < m.files.size(); ++i) {
     const ListedFile& file = m.files[i];
     body += (i == 0 ? "\n  " : ",\n  ") +
@@ -63,12 +76,14 @@ FilesManifest parse_files_manifest(std::string_view text) {
   if (detail::check_own_digest(text, "the manifest") != files_version)
     refuse_manifest("it is one of holdfast-train's");
   const Json json = detail::parse_json(text, "the manifest");
-  const Fields fields(json, "",
-                      {"schema_version", "digest", "kind", "generation", "world", "folder", "files"});
+  const Fields fields(
+      json, "",
+      {"schema_version", "digest", "kind", "generation", "world", "checkpoints", "folder", "files"});
   if (fields.text("kind") != "files") refuse_manifest("its kind is \"" + fields.text("kind") + "\"");
   FilesManifest m;
   m.step = detail::read_generation(fields.value("generation"), "generation", m.generation);
   m.world = static_cast<int>(fields.integer("world", std::numeric_limits<int>::max()));
+  m.checkpoints = fields.text("checkpoints");
   m.folder = fields.text("folder");
   for (const Json& entry : fields.array("files")) {
     const Fields file(entry, "files[" + std::to_string(m.files.size()) + "]",
@@ -102,9 +117,8 @@ void prove_file_name(const std::string& name) {
 void prove(const FilesManifest& m) {
   if (m.world < 1) refuse_manifest("nobody has written it");
   if (m.files.empty()) refuse_manifest("it lists no file");
-  if (m.folder.empty() || m.folder.front() != '/' || m.folder.size() > longest_name ||
-      has_control_characters(m.folder) || plain(m.folder).string() != m.folder)
-    refuse_manifest("\"" + m.folder + "\" is not the absolute path of a folder");
+  prove_folder(m.checkpoints);
+  prove_folder(m.folder);
   std::unordered_set<std::string> seen;
   std::int64_t bytes = 0;
   for (const ListedFile& file : m.files) {
@@ -129,9 +143,21 @@ fs::path path_of(const FilesManifest& manifest, const ListedFile& file) {
   return fs::path(manifest.folder) / file.name;
 }
 
+timespec written_at(const fs::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) throw Unreadable(file.string(), std::strerror(errno));
+  return info.st_mtim;
+}
+
+bool is_later(const timespec& a, const timespec& b) {
+  return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
 void check_sizes(const fs::path& step_dir, const FilesManifest& manifest) {
   const std::string which = "checkpoint " + step_dir.string();
+  const timespec committed = written_at(step_dir / manifest_file_name);
   std::string unknown;
+  std::vector<fs::path> written;
   for (const ListedFile& file : manifest.files) {
     const fs::path path = path_of(manifest, file);
     struct stat info {};
@@ -140,24 +166,30 @@ void check_sizes(const fs::path& step_dir, const FilesManifest& manifest) {
       if (unknown.empty())
         unknown =
             path.string() + (reason == ENOENT ? " is missing" : std::string(": ") + std::strerror(reason));
+    } else if (is_later(info.st_mtim, committed)) {
+      written.push_back(path);
     } else if (!S_ISREG(info.st_mode) || info.st_size != file.bytes) {
       throw Damaged(which + " is damaged", path.string() + " has " + std::to_string(info.st_size) +
                                                " bytes, not " + std::to_string(file.bytes));
     }
   }
   if (!unknown.empty()) throw Unreadable(which, unknown);
+  if (!written.empty()) throw WrittenAgain(which, manifest, std::move(written));
 }
 
 void put_together(std::span<const NamedFiles> parts, FilesManifest& manifest) {
   fs::path folder;
   for (const NamedFiles& part : parts)
-    folder = folder.empty() ? plain(part.folder) : common_of(folder, plain(part.folder));
+    folder = folder.empty() ? fs::path(part.folder) : common_of(folder, part.folder);
   manifest.folder = folder.string();
   manifest.files.clear();
+  std::unordered_map<std::string, std::size_t> named;
   for (const NamedFiles& part : parts) {
-    const fs::path below = plain(part.folder).lexically_relative(folder);
+    const fs::path below = fs::path(part.folder).lexically_relative(folder);
     for (ListedFile file : part.files) {
       if (below != ".") file.name = (below / file.name).string();
+      const auto [at, is_new] = named.try_emplace(file.name, manifest.files.size());
+      if (!is_new && says_the_same(manifest.files[at->second], file)) continue;
       manifest.files.push_back(std::move(file));
     }
   }

@@ -28,7 +28,8 @@ struct FilesManifest {
   Generation generation;
   std::int64_t step = 0;
   int world = 1;                  ///< ranks that have voted
-  std::string folder;             ///< absolute; the names are relative to it
+  std::string checkpoints;        ///< absolute, no links in it: where it was committed
+  std::string folder;             ///< absolute, no links in it; the names are relative to it
   std::vector<ListedFile> files;  ///< at least one; by rank
 };
 
@@ -43,21 +44,38 @@ FilesManifest parse_files_manifest_of(const fs::path& step_dir, std::string_view
 /// The manifest of files in a folder; nothing when it has one of another kind, or one that is damaged. Throws
 /// Unreadable when nobody can tell.
 std::optional<FilesManifest> manifest_of_files(const fs::path& step_dir);
-/// Throws Damaged unless names are relative, clean and named once, and the folder is absolute.
+/// Throws Damaged unless names are relative, clean and named once, and the folders are absolute.
 void prove(const FilesManifest& manifest);
 /// Throws Damaged unless a program may call a file this.
 void prove_file_name(const std::string& name);
 std::int64_t total_bytes(const FilesManifest& manifest);
 fs::path path_of(const FilesManifest& manifest, const ListedFile& file);
-/// Throws Damaged when a file has another size, else Unreadable when one is missing or cannot be looked at.
+/// The modification time, by the clock that stamps files there. Throws Unreadable.
+timespec written_at(const fs::path& file);
+bool is_later(const timespec& a, const timespec& b);
+/// A checkpoint of which files have a later time than its manifest: what was committed is not there any more,
+/// but that proves no damage.
+class WrittenAgain : public Unreadable {
+ public:
+  WrittenAgain(const std::string& what, FilesManifest listed, std::vector<fs::path> written)
+      : Unreadable(Error(Exit::transient, what + " may not be whole any more",
+                         written.front().string() + " was written again since")),
+        manifest(std::move(listed)),
+        files(std::move(written)) {}
+  FilesManifest manifest;
+  std::vector<fs::path> files;
+};
+/// Throws Damaged when a file has another size and was not written again, else Unreadable when one is missing
+/// or cannot be looked at, else WrittenAgain.
 void check_sizes(const fs::path& step_dir, const FilesManifest& manifest);
 
 /// A part of the files, as a rank's vote names it: names below a folder of its own.
 struct NamedFiles {
-  std::string folder;  ///< absolute
+  std::string folder;  ///< absolute, no links in it
   std::vector<ListedFile> files;
 };
-/// All parts below the deepest folder that they have in common.
+/// All parts below the deepest folder that they have in common. A file of which two parts say the same is
+/// listed once.
 void put_together(std::span<const NamedFiles> parts, FilesManifest& manifest);
 
 }  // namespace holdfast::checkpoint

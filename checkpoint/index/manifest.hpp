@@ -33,6 +33,9 @@ class Unreadable : public Error {
  public:
   Unreadable(const std::string& what, std::string why)
       : Error(Exit::transient, what + " cannot be read now", std::move(why)) {}
+
+ protected:
+  explicit Unreadable(Error error) : Error(std::move(error)) {}
 };
 
 /// A checkpoint of a format that this version does not know, under a digest that matches: it is sound for the

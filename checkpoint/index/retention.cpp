@@ -8,8 +8,10 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <unordered_set>
 
 #include "checkpoint/index/commit_record.hpp"
@@ -55,41 +57,80 @@ double committed_at(const fs::path& step_dir) {
   return static_cast<double>(info.st_mtim.tv_sec) + 1e-9 * static_cast<double>(info.st_mtim.tv_nsec);
 }
 
-Candidate in_full(const fs::path& step_dir, std::int64_t step) {
+/// By what is left of a damaged one. Throws Unreadable.
+bool is_of_files(const fs::path& step_dir) {
+  try {
+    if (const auto record = read_commit_record(step_dir)) return record->files;
+  } catch (const Damaged&) {
+    // Then by its first line.
+  }
+  try {
+    return lists_files(read_manifest_text(step_dir));
+  } catch (const Damaged&) {
+    return false;
+  }
+}
+
+/// `listed`: the files of newer sound ones of other programs. Those that each save writes again, as these
+/// tell, make no checkpoint unknown.
+Candidate in_full(const fs::path& step_dir, std::int64_t step, std::set<fs::path>& listed) {
   const Condition found = condition_of(step_dir, step);
   Candidate candidate{step, found.kind};
-  if (candidate.sound()) candidate.committed = committed_at(step_dir);
-  candidate.files = found.files.has_value();
+  const auto& files = found.files;
+  candidate.files = files.has_value();
   try {
-    if (found.kind == Condition::Kind::damaged) candidate.files = manifest_of_files(step_dir).has_value();
+    if (found.kind == Condition::Kind::damaged) candidate.files = is_of_files(step_dir);
   } catch (const Unreadable&) {
     candidate.condition = Condition::Kind::unknown;
   }
+  const auto is_listed = [&](const fs::path& file) { return listed.contains(file); };
+  if (files && std::ranges::all_of(found.written_again, is_listed))
+    candidate.condition = Condition::Kind::sound;
+  if (!candidate.sound()) return candidate;
+  candidate.committed = committed_at(step_dir);
+  if (files)
+    for (const ListedFile& file : files->files) listed.insert(path_of(*files, file));
   return candidate;
 }
 
-using Paths = std::set<fs::path>;
-void add_files(const FilesManifest& manifest, Paths& paths) {
-  for (const ListedFile& file : manifest.files) paths.insert(path_of(manifest, file));
+/// Nobody knows what it is.
+bool is_unknown(const fs::path& step_dir, std::int64_t step = -1) {
+  const Condition found = condition_of(step_dir, step);
+  return found.kind == Condition::Kind::unknown && found.written_again.empty();
 }
 
-/// The files of other programs that those which stay list. Nothing: one of them cannot be read.
-std::optional<Paths> needed_files(const fs::path& checkpoints, std::span<const Candidate> there,
-                                  std::span<const std::int64_t> go) try {
-  Paths paths;
+/// What the checkpoints of other programs that stay have.
+struct Needed {
+  std::set<fs::path> files;
+  std::set<fs::path> folders;  ///< in which these lie, up to the root
+  std::set<fs::path> homes;    ///< in which the folders of the manifests lie
+};
+void add_files(const FilesManifest& manifest, Needed& needed) {
+  needed.homes.insert(fs::path(manifest.folder).parent_path());
+  for (const ListedFile& file : manifest.files) {
+    const fs::path path = path_of(manifest, file);
+    needed.files.insert(path);
+    fs::path folder = path.parent_path();
+    while (needed.folders.insert(folder).second) folder = folder.parent_path();
+  }
+}
+
+/// Nothing: one of those that stay cannot be read, or is damaged.
+std::optional<Needed> needed_files(const fs::path& checkpoints, std::span<const Candidate> there,
+                                   std::span<const std::int64_t> go) try {
+  Needed needed;
   for (const Candidate& candidate : there) {
     const bool may_list = candidate.files || candidate.condition == Condition::Kind::unknown;
     if (!may_list || std::ranges::find(go, candidate.step) != go.end()) continue;
-    if (const auto manifest = manifest_of_files(committed_path(checkpoints, candidate.step)))
-      add_files(*manifest, paths);
+    const std::string text = read_manifest_text(committed_path(checkpoints, candidate.step));
+    if (lists_files(text))
+      add_files(parse_files_manifest(text), needed);
+    else
+      parse_manifest(text);  // it lists none, if that is what it is
   }
-  return paths;
-} catch (const Unreadable&) {
+  return needed;
+} catch (const Error&) {
   return {};
-}
-
-bool is_later(const timespec& a, const timespec& b) {
-  return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
 }
 
 /// A checkpoint of another program that is out of the way.
@@ -98,27 +139,59 @@ struct GoneFiles {
   fs::path folder;  ///< of the manifest
 };
 
-/// What was not written again since, and the folders that are empty then, up to the one that holds all of
-/// them.
-void remove_files(const GoneFiles& gone, const Paths& needed) {
+/// The files that were in this folder when it had no link in its path may be elsewhere.
+bool is_behind_a_link(const fs::path& folder) {
+  std::error_code failed;
+  const fs::path real = fs::canonical(folder, failed);
+  return failed ? failed != std::errc::no_such_file_or_directory : real != folder;
+}
+
+/// What was not written again since, and the folders below the manifest's that are empty then; that one, too,
+/// where one that is needed lies beside it.
+void remove_files(const GoneFiles& gone, const Needed& needed) {
   const FilesManifest& manifest = gone.manifest;
   struct stat committed {};
   struct stat now {};
   if (::stat((gone.folder / manifest_file_name).c_str(), &committed) != 0) return;
   std::set<fs::path, std::greater<>> folders;  // what lies in a folder comes before it
+  const fs::path top = manifest.folder;
+  if (needed.homes.contains(top.parent_path()) && !needed.folders.contains(top) && !is_behind_a_link(top))
+    folders.insert(top);
   std::string why;
+  const auto stays = [&](const fs::path& path, const char* reason) {
+    if (why.empty()) why = path.string() + ": " + reason;
+  };
+  std::map<fs::path, bool> behind_links;
   for (const ListedFile& file : manifest.files) {
     const fs::path path = path_of(manifest, file);
-    if (needed.contains(path)) continue;
-    if (::stat(path.c_str(), &now) == 0 && is_later(now.st_mtim, committed.st_mtim)) continue;
-    if (::unlink(path.c_str()) != 0 && errno != ENOENT && why.empty())
-      why = path.string() + ": " + std::strerror(errno);
-    for (fs::path folder = path.parent_path(); folder != fs::path(manifest.folder).parent_path();
-         folder = folder.parent_path())
-      folders.insert(folder);
+    if (needed.files.contains(path)) continue;
+    const auto [place, is_new] = behind_links.try_emplace(path.parent_path());
+    if (is_new) place->second = is_behind_a_link(place->first);
+    if (place->second) {
+      stays(path, "there is a link in its path now");
+      continue;
+    }
+    if (::stat(path.c_str(), &now) == 0) {
+      if (is_later(now.st_mtim, committed.st_mtim)) continue;
+    } else if (errno != ENOENT) {  // it may have been written again
+      stays(path, std::strerror(errno));
+      continue;
+    }
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) stays(path, std::strerror(errno));
+    fs::path folder = path.parent_path();
+    while (folder != top && !needed.folders.contains(folder) && folders.insert(folder).second)
+      folder = folder.parent_path();
   }
   for (const fs::path& folder : folders) ::rmdir(folder.c_str());
   if (!why.empty()) log::warn("files of the checkpoint of step {} stay: {}", manifest.step, why);
+}
+
+/// Nothing of a run of which this one is a copy, or that was moved.
+void remove_own_files(const fs::path& checkpoints, const GoneFiles& gone, const Needed& needed) {
+  std::error_code failed;
+  if (fs::canonical(checkpoints, failed) == gone.manifest.checkpoints) return remove_files(gone, needed);
+  log::warn("files of the checkpoint of step {} stay below {}: it was committed in {}, not here",
+            gone.manifest.step, gone.manifest.folder, gone.manifest.checkpoints);
 }
 
 }  // namespace
@@ -150,13 +223,14 @@ std::vector<std::int64_t> superfluous(std::span<const Candidate> newest_first, c
 
 std::vector<Candidate> candidates(const fs::path& checkpoints, int keep) {
   std::vector<Candidate> found;
+  std::set<fs::path> listed;
   int sound = 0;
   const auto leased = leased_steps(checkpoints);
   for (const std::int64_t step : committed_steps(checkpoints)) {
     const fs::path path = committed_path(checkpoints, step);
     std::optional<Candidate> candidate;
     if (sound >= std::max(1, keep)) candidate = by_record(path, step);
-    if (!candidate) candidate = in_full(path, step);
+    if (!candidate) candidate = in_full(path, step, listed);
     candidate->pinned = may_be_there(pin_path(checkpoints, step));
     candidate->leased = leased.contains(step);
     sound += candidate->sound();
@@ -174,9 +248,8 @@ std::vector<std::int64_t> removable(const fs::path& checkpoints, const Retention
     std::ranges::copy(superfluous(of_programs, {retention.keep_files, retention.archive_h}),
                       std::back_inserter(steps));
   std::ranges::sort(steps, std::greater<>());
-  std::erase_if(steps, [&](std::int64_t step) {
-    return condition_of(committed_path(checkpoints, step), step).kind == Condition::Kind::unknown;
-  });
+  std::erase_if(steps,
+                [&](std::int64_t step) { return is_unknown(committed_path(checkpoints, step), step); });
   return steps;
 }
 
@@ -186,8 +259,8 @@ std::vector<std::string> outlived(const fs::path& checkpoints, std::span<const C
     if (candidate.sound()) newest = std::max(newest, candidate.step);
   std::vector<std::string> names;
   for (const std::string& text : entries_of(checkpoints))
-    if (const Name name = parse_name(text); name.kind == Name::Kind::replaced && name.step < newest &&
-                                            condition_of(checkpoints / text).kind != Condition::Kind::unknown)
+    if (const Name name = parse_name(text);
+        name.kind == Name::Kind::replaced && name.step < newest && !is_unknown(checkpoints / text))
       names.push_back(text);
   return names;
 }
@@ -210,23 +283,22 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
     return true;
   };
   const auto go = removable(checkpoints, retention, there);
-  std::optional<Paths> needed;
+  std::optional<Needed> needed;
   if (retention.keep_files > 0) needed = needed_files(checkpoints, there, go);
   for (const std::int64_t step : go) {
     const fs::path path = committed_path(checkpoints, step);
-    std::optional<FilesManifest> files;
-    if (std::ranges::find(there, step, &Candidate::step)->files) {
-      if (!needed) continue;
-      files = manifest_of_files(path);
-      if (!files) continue;
-    }
+    const bool of_program = std::ranges::find(there, step, &Candidate::step)->files;
+    if (of_program && !needed) continue;
+    std::optional<FilesManifest> files;  // of a damaged manifest nobody knows them
+    if (of_program) files = manifest_of_files(path);
     // First the trash, then a look for those who came in the meantime; they look the other way round
     // (lease.hpp), so that one of the two sees the other.
     const fs::path aside = make_trash(checkpoints, step);
     if (may_be_there(pin_path(checkpoints, step)) || leased_steps(checkpoints).contains(step) ||
-        !newest_are_there(files.has_value())) {
+        !newest_are_there(of_program)) {
       ::rmdir(aside.c_str());
       if (files) add_files(*files, *needed);
+      if (of_program && !files) needed.reset();
       continue;
     }
     if (::rename(path.c_str(), aside.c_str()) != 0)
@@ -239,7 +311,8 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
     trash.push_back(move_to_trash(checkpoints, checkpoints / name, parse_name(name).step));
   if (trash.empty()) return removed;
   files::sync_folder(checkpoints);
-  for (const GoneFiles& gone : of_programs) remove_files(gone, *needed);
+  for (const GoneFiles& gone : of_programs)
+    if (needed) remove_own_files(checkpoints, gone, *needed);
   std::error_code ignored;  // what stays behind is trash by name, and the next sweep takes it
   for (const fs::path& path : trash) fs::remove_all(path, ignored);
   return removed;

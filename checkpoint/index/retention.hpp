@@ -58,10 +58,10 @@ std::vector<std::int64_t> removable(const fs::path& checkpoints, const Retention
 /// checkpoint of a later step. What cannot be read now stays.
 std::vector<std::string> outlived(const fs::path& checkpoints, std::span<const Candidate> newest_first);
 
-/// Renames what may go to trash, syncs the folder, and removes it; with a checkpoint of another program those
-/// files that its manifest lists and no other one does, and the folders that are empty then. While one that
-/// stays cannot be read, none of these goes. Returns the steps removed, newest first. `holdfast ckpt prune`,
-/// when no run is alive.
+/// Renames what may go to trash, syncs the folder, and removes it; with a checkpoint of another program that
+/// was committed here those files that its manifest lists and no other one does, and its own folders that
+/// are empty then. While one that stays cannot be read, or is damaged, none of these goes. Returns the steps
+/// removed, newest first. `holdfast ckpt prune`, when no run is alive.
 std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& retention);
 
 /// What the one committer of a run does after the commit outcome of `step`: retain(), and a sweep of dead

@@ -85,7 +85,7 @@ class Verifier {
   /// Those of another program.
   Verified files() {
     const FilesManifest manifest = parse_files_manifest_of(step_dir_, text_);
-    const CheckedFiles read = check_files(manifest, progress_);
+    const CheckedFiles read = check_files(step_dir_, manifest, progress_);
     result_.bytes = read.bytes;
     result_.files = static_cast<std::int64_t>(manifest.files.size());
     result_.unreadable = read.unreadable;

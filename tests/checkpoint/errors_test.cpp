@@ -1,12 +1,14 @@
 // Every call of a save, a commit, a restore and a takeover that concerns the folder of checkpoints fails
 // once, with every error that storage may answer. No committed byte disappears, nothing sound is taken for
 // damaged, and nobody goes on from a lower step than he could.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <iostream>
 
+#include "checkpoint/index/files_check.hpp"
 #include "checkpoint/index/lease.hpp"
 #include "checkpoint/verify/verify.hpp"
 #include "tests/checkpoint/fixture.hpp"
@@ -159,6 +161,50 @@ TEST_P(Errors, retentionThatMeetsOneRemovesNothingThatIsRead) {
     EXPECT_TRUE(holds(committed_path(folder.path(), 10), tensors, 10)) << where;
     EXPECT_TRUE(holds(committed_path(folder.path(), 20), tensors, 20)) << where;
     if (traced.struck.empty()) break;
+  }
+}
+
+/// Of one rank of another program: it has written `a` and `b`.
+void save_files(const fs::path& checkpoints, const fs::path& own, std::int64_t step) {
+  fs::create_directories(own);
+  std::string list;
+  for (const char* name : {"a", "b"}) {
+    write_file(own / name, "abc");
+    list += fmt::format(R"({}["{}",3,"{}"])", list.empty() ? "" : ",", name, file_digest(own / name));
+  }
+  Commit commit(checkpoints, step, {1, 1}, 1);
+  commit.add(
+      0, true,
+      fmt::format(R"({{"kind":"files","path":"{}","files":2,"bytes":6,"list":[{}]}})", own.string(), list));
+  commit.commit();
+}
+
+/// A file of step 10 is somebody's by now.
+TEST_P(Errors, retentionOfFilesThatMeetsOneRemovesNothingThatWasWrittenAgain) {
+  for (int at = 0;; ++at) {
+    const Folder folder;
+    const fs::path own = folder.path() / "own", checkpoints = folder.path() / "checkpoints";
+    for (const char* step : {"10", "20"}) save_files(checkpoints, own / step, std::stoi(step));
+    write_file(own / "10/b", "another");
+    fs::last_write_time(own / "10/b", fs::file_time_type::clock::now() + std::chrono::hours(1));
+    const Traced traced = run_failing(
+        own,
+        [&] {
+          try {
+            tidy(checkpoints, {1, 0, 1}, {1, 1}, 20);
+          } catch (const Error&) {
+          }
+          return good;
+        },
+        at, GetParam());
+    if (!traced.traced) GTEST_SKIP() << "tracing is not allowed here";
+    const std::string where = "call " + std::to_string(at) + " (" + traced.struck + ")";
+    EXPECT_TRUE(fs::exists(own / "10/b")) << where;
+    EXPECT_THAT(verify(committed_path(checkpoints, 20)).problems, IsEmpty()) << where;
+    if (traced.struck.empty()) {
+      EXPECT_FALSE(fs::exists(own / "10/a"));
+      break;
+    }
   }
 }
 

@@ -488,11 +488,13 @@ TEST_P(ClientTest, FilesAreVotedOnByNameWithTheirDigests) {
   files::fs::create_directories(folder.path / "own/meta");
   files::replace_atomically(folder.path / "own/model.pt", "abc");
   files::replace_atomically(folder.path / "own/meta/\"x\"", "");
-  const std::string path = (folder.path / "own").string();
+  files::fs::create_directory_symlink("own", folder.path / "latest");
+  const std::string path = files::fs::canonical(folder.path / "own").string();
   program->tell("vote_file 20 model.pt");
   program->tell("vote_file 30 not there");
   program->tell("vote_file 20 meta/\"x\"");
-  program->tell("vote 20 0 0 " + path);
+  program->tell("vote 20 0 0 " + (folder.path / "latest").string());
+  files::fs::remove(folder.path / "latest");
   program->tell("vote 30 0 0 " + path);
   program->tell("vote 40 2 5 " + path);
   ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 3; }));
@@ -515,6 +517,35 @@ TEST_P(ClientTest, FilesAreVotedOnByNameWithTheirDigests) {
             (json{{"kind", "files"}, {"path", path}, {"files", 2}, {"bytes", 5}}));
 }
 
+TEST_P(ClientTest, NamesOfFilesAreMadePlainAndWhatNoManifestHoldsIsCounted) {
+  connect();
+  files::fs::create_directories(folder.path / "own/meta");
+  for (const char* name : {"own/model.pt", "own/meta/x", "own/a\tb", "beside"})
+    files::replace_atomically(folder.path / name, "abc");
+  const std::string path = files::fs::canonical(folder.path / "own").string();
+  for (const char* name : {"20 ./model.pt", "50 meta/../model.pt", "30 model.pt", "30 ../beside", "40 a\tb"})
+    program->tell(std::string("vote_file ") + name);
+  program->tell("vote_file 20 " + path + "/meta//x");
+  program->tell("vote 40 0 0 " + path);
+  program->tell("vote_file 50 meta/x");
+  for (const char* step : {"20", "30", "50"}) program->tell(std::string("vote ") + step + " 0 0 " + path);
+  ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 4; }));
+  std::map<std::int64_t, json> votes;
+  for (const auto& vote : all<RankVote>()) {
+    ASSERT_TRUE(vote.ok) << vote.payload;
+    votes[vote.step] = json::parse(vote.payload);
+  }
+  const auto names = [&](std::int64_t step) {
+    std::vector<std::string> out;
+    for (const json& file : votes[step]["list"]) out.push_back(file[0]);
+    return out;
+  };
+  EXPECT_THAT(names(20), ElementsAre("model.pt", "meta/x"));
+  EXPECT_THAT(names(50), ElementsAre("model.pt", "meta/x"));
+  EXPECT_EQ(votes[30], (json{{"kind", "files"}, {"path", path}, {"files", 2}, {"bytes", 6}}));
+  EXPECT_EQ(votes[40], (json{{"kind", "files"}, {"path", path}, {"files", 1}, {"bytes", 3}}));
+}
+
 TEST_P(ClientTest, TheEndWaitsForFilesThatAreRead) {
   connect();
   const auto path = folder.path / "large";
@@ -522,8 +553,12 @@ TEST_P(ClientTest, TheEndWaitsForFilesThatAreRead) {
   files::fs::resize_file(path, 300 << 20);  // some tenths of a second to hash, and it is not told before
   program->tell("vote_file 20 large");
   program->tell("vote 20 0 0 " + folder.path.string());
+  program->tell("at 20 finishing");
   EXPECT_EQ(program->exit_with(75), 75);
   ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 1; }));
+  EXPECT_TRUE(std::ranges::any_of(all<RankProgress>(), [](const RankProgress& at) {
+    return at.phase == Phase::finishing && at.moves > 1;
+  })) << "it is not hung";
   EXPECT_TRUE(all<RankVote>()[0].ok);
   EXPECT_EQ(json::parse(all<RankVote>()[0].payload)["bytes"], 300 << 20);
 }

@@ -110,6 +110,13 @@ TEST(ClientJson, ReadsOneField) {
     EXPECT_FALSE(hfc_json_integer(bad.data(), bad.size(), "n", &number)) << bad;
 }
 
+TEST(ClientJson, PlainTextIsUtf8WithoutControlCharacters) {
+  for (const char* plain : {"", "a b/c", "\xc3\xa9", "\xf0\x9f\x98\x80", "\"\\"})
+    EXPECT_TRUE(hfc_json_is_plain(plain));
+  for (const char* odd : {"a\nb", "\x7f", "caf\xe9", "\xed\xa0\x80", "\xc3"})
+    EXPECT_FALSE(hfc_json_is_plain(odd));
+}
+
 TEST(ClientJson, WhatItWritesIsJson) {
   std::mt19937 random(11);
   for (int i = 0; i < 2000; ++i) {

@@ -163,6 +163,29 @@ class ClientTest(unittest.TestCase):
             pass
         self.assertEqual(order, holdfast.Order(save=True, reason="without until"))
 
+    def test_names_as_bytes_and_what_goes_wrong(self):
+        self.connect()
+        folder = os.fsencode(os.path.realpath(self.folder.name))
+        for name in (b"plain", b"caf\xe9"):
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(b"abc")
+        with mock.patch("sys.stderr", io.StringIO()) as said:
+            self.client.vote(10, folder, files=[b"plain"])
+            self.client.vote(20, folder, files=[b"plain", b"caf\xe9"])
+            self.assertTrue(self.agent.until(lambda: len(self.agent.messages("vote")) == 2))
+            with mock.patch("holdfast._files._find", side_effect=RuntimeError("odd")):
+                self.client.vote(30, folder, files=["plain"])
+                self.assertTrue(self.agent.until(lambda: len(self.agent.messages("vote")) == 3))
+            self.client.vote(40, folder, files=["plain"])
+            self.assertTrue(self.agent.until(lambda: len(self.agent.messages("vote")) == 4))
+        self.assertIn("caf\\udce9", said.getvalue())
+        self.assertIn("only counted", said.getvalue())
+        payloads = [text.split("\t")[1] for text in self.agent.heard if json.loads(text.split("\t")[0])["m"] == "vote"]
+        self.assertEqual([json.loads(payload)["files"] for payload in payloads if payload != "odd"], [1, 2, 1])
+        self.assertEqual(json.loads(payloads[0])["list"][0][0], "plain")
+        self.assertNotIn("list", json.loads(payloads[1]))
+        self.assertEqual(payloads[2], "odd")
+
     def test_a_broken_seal_ends_the_connection(self):
         self.connect()
         self.agent.until(lambda: self.agent.messages("progress"))

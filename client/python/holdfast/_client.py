@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import math
 import os
 import socket
@@ -139,23 +138,23 @@ class Client:
         """What this rank has written of the checkpoint of `step` is complete and synced: `files` of `bytes` together,
         below `path`. Every rank votes, also one that has written nothing. The checkpoint is durable once all have.
 
-        `files` may be their names, relative to `path`, on storage that all nodes see, of files that no later checkpoint
-        overwrites; `bytes` is not needed then. A
+        `files` may be their names, relative to `path`, on storage that all nodes see; of a file that a later checkpoint
+        overwrites nothing is known then. `bytes` is not needed. A
         thread reads them and computes their digests, and the vote is cast when it is through; close() waits for that.
         If all ranks that have files name them, the checkpoint has a manifest, which `holdfast ckpt` shows and verifies,
         and an attempt does not begin from one whose files are damaged."""
         if not self._on:
             return
-        folder = os.fspath(path)[:_TEXT]
+        folder = os.fsdecode(path)[:_TEXT]
         if isinstance(files, (list, tuple)):
-            self._vote_on_named(int(step), os.path.join(os.getcwd(), folder), [os.fspath(name) for name in files])
+            self._vote_on_named(int(step), os.path.realpath(folder), [os.fsdecode(name) for name in files])
             return
-        payload = {"kind": "files", "path": folder, "files": int(files), "bytes": int(bytes)}  # type: ignore[arg-type]
-        self._vote(step, True, json.dumps(payload))
+        self._vote(step, True, _files.vote_text(folder, int(files), int(bytes)))  # type: ignore[arg-type]
 
     def vote_failed(self, step: int, why: str) -> None:
         """It could not be written."""
-        self._vote(step, False, " ".join(why.split())[:_TEXT] or "the program does not say why")
+        text = " ".join(why.split()).encode("utf-8", "replace").decode()
+        self._vote(step, False, text[:_TEXT] or "the program does not say why")
 
     # --- buffers in the memory of the node ---
 
@@ -291,8 +290,8 @@ class Client:
             step, folder, names = self._unread[0]
             try:
                 self._vote(step, True, _files.payload(folder, names, count))
-            except (OSError, ValueError) as error:
-                self._vote(step, False, " ".join(str(error).split())[:_TEXT])
+            except Exception as error:  # whatever it is: this thread casts the later votes, too
+                self.vote_failed(step, str(error))
             with self._lock:
                 del self._unread[0]
                 self._changed.notify_all()
@@ -306,9 +305,12 @@ class Client:
             while self._unread:
                 if self._read != seen:
                     seen, since = self._read, time.monotonic()
+                    self._awaited(True)
                 if time.monotonic() - since >= _STALL_S:
-                    return
+                    break
                 self._changed.wait(1.0)
+        if seen >= 0:
+            self._awaited(False)
 
     def _say_last(self, name: str, **fields: Any) -> None:
         if not self._on:

@@ -247,7 +247,7 @@ int ckpt_ls(const fs::path& given, bool json, std::ostream& out) {
   for (const std::int64_t step : checkpoint::committed_steps(*folder)) {
     const fs::path step_dir = checkpoint::committed_path(*folder, step);
     const checkpoint::Condition found = checkpoint::condition_of(step_dir);
-    if (found.files) {
+    if (found.files && found.written_again.empty()) {
       const FilesManifest& m = *found.files;
       if (json)
         list.push_back(json_of(step_dir, m));

@@ -1,8 +1,6 @@
 // Checkpoints of another program's files: votes in, a manifest out; damage, retention, and what a start may
 // use.
-#include <fcntl.h>
 #include <gmock/gmock.h>
-#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -35,6 +33,7 @@ FilesManifest small_manifest() {
   return {{3, 7},
           100,
           2,
+          "/shared/runs/mine/checkpoints",
           "/shared/mine/step-100",
           {{"rank-0/model.pt", 3, digest_of_abc, 0}, {"rank-1/model.pt", 0, std::string(64, '0'), 1}}};
 }
@@ -89,8 +88,10 @@ TEST(FilesManifests, refuseWhatIsNotPossible) {
   };
   for (const char* name : {"", "/a", "a/", "a//b", "../a", "a/../b", ".", "a\nb"})
     refused([&](FilesManifest& m) { m.files[0].name = name; }, "is not the relative name of a file");
-  for (const char* folder : {"", "a", "/a/", "/a/../b", "/a//b"})
+  for (const char* folder : {"", "a", "/a/", "/a/../b", "/a//b"}) {
     refused([&](FilesManifest& m) { m.folder = folder; }, "is not the absolute path of a folder");
+    refused([&](FilesManifest& m) { m.checkpoints = folder; }, "is not the absolute path of a folder");
+  }
   refused([](FilesManifest& m) { m.files[1].name = m.files[0].name; }, "is named twice");
   refused([](FilesManifest& m) { m.files[1].rank = 2; }, "is of a rank that was not there");
   refused([](FilesManifest& m) { m.files[1].digest.pop_back(); }, "has no digest");
@@ -110,7 +111,8 @@ TEST(FilesManifests, refuseWhatIsNotPossible) {
 /// A program of two ranks that saves below a folder of its own.
 struct ProgramFiles : ::testing::Test {
   const Folder folder;
-  const fs::path checkpoints = folder.path() / "run/checkpoints", own = folder.path() / "own";
+  const fs::path base = fs::canonical(folder.path()), checkpoints = base / "run/checkpoints",
+                 own = base / "own";
 
   ProgramFiles() { fs::create_directories(checkpoints); }
   static std::string name(std::int64_t step, int rank) {
@@ -135,6 +137,39 @@ struct ProgramFiles : ::testing::Test {
     for (const int rank : {0, 1}) commit.add(rank, true, vote(step, rank, std::string(1000 + step, 'x')));
     EXPECT_FALSE(commit.failed()) << commit.why();
     return commit.commit();
+  }
+  /// One rank's, each of them "abc".
+  FilesManifest save_in(const fs::path& path, std::int64_t step,
+                        const std::vector<std::string>& names) const {
+    auto list = nlohmann::json::array();
+    for (const std::string& each : names) {
+      fs::create_directories((path / each).parent_path());
+      write_file(path / each, "abc");
+      list.push_back(nlohmann::json::array({each, 3, digest_of_abc}));
+    }
+    Commit commit(checkpoints, step, {1, 1}, 1);
+    commit.add(0, true, vote_of(path, names.size(), 3 * names.size(), list));
+    return condition_of(commit.commit().path).files.value();
+  }
+  /// As bits rot: the time of the file stays.
+  template <class Change>
+  static void rot(const fs::path& path, Change change) {
+    const auto written = fs::last_write_time(path);
+    change(path);
+    fs::last_write_time(path, written);
+  }
+  static void flip(const fs::path& path) {
+    rot(path, [](const fs::path& file) { flip_bit(file, 0); });
+  }
+  static void cut(const fs::path& path, std::uintmax_t bytes) {
+    rot(path, [&](const fs::path& file) { fs::resize_file(file, bytes); });
+  }
+  static void write_again(const fs::path& path, const std::string& text) {
+    write_file(path, text);
+    fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::hours(1));
+  }
+  void damage_manifest(std::int64_t step) const {
+    flip_bit(committed_path(checkpoints, step) / manifest_file_name, 8 * 200);
   }
   std::vector<std::string> problems(std::int64_t step) const {
     return verify(committed_path(checkpoints, step)).problems;
@@ -178,6 +213,34 @@ TEST_F(ProgramFiles, itsRanksMayHaveFoldersOfTheirOwn) {
   EXPECT_EQ(found->files[1].name, "rank-1/model.pt");
   EXPECT_EQ(found->world, 3);
   EXPECT_THAT(problems(10), IsEmpty());
+}
+
+TEST_F(ProgramFiles, theyAreKnownByWhereTheyReallyAre) {
+  const fs::path latest = own / "latest";
+  for (const char* step : {"10", "20"}) {
+    fs::create_directories(own / step);
+    fs::remove(latest);
+    fs::create_directory_symlink(step, latest);
+    EXPECT_EQ(save_in(latest, std::stoi(step), {"rank-0"}).folder, (own / step).string());
+  }
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(files::list(own), ElementsAre("20", "latest"));
+  fs::create_directories(own / "a/b");
+  fs::create_directory_symlink(own / "a/b", own / "link");
+  EXPECT_EQ(save_in(own / "link/../c", 30, {"x"}).folder, (own / "a/c").string());
+}
+
+TEST_F(ProgramFiles, aFileThatRanksNameAlikeIsListedOnce) {
+  fs::create_directories(own);
+  fs::create_directory_symlink(own, folder.path() / "alias");
+  Commit commit(checkpoints, 10, {1, 1}, 2);
+  write_file(own / "of-all", "abc");
+  const auto list = nlohmann::json::array({nlohmann::json::array({"of-all", 3, digest_of_abc})});
+  commit.add(0, true, vote_of(own, 1, 3, list));
+  commit.add(1, true, vote_of(folder.path() / "alias", 1, 3, list));
+  const auto found = condition_of(commit.commit().path).files;
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->files, ElementsAre(ListedFile{"of-all", 3, digest_of_abc, 0}));
 }
 
 TEST_F(ProgramFiles, filesThatOneRankOnlyCountsHaveNoManifest) {
@@ -228,17 +291,19 @@ TEST_F(ProgramFiles, whatDoesNotFitIsNotCommitted) {
   refused(nlohmann::json::array({entry("a", 4)}), 1, 4, "3 bytes, not 4");
   refused(nlohmann::json::array({entry("b", 3)}), 1, 3, "cannot look at");
   refused(nlohmann::json::array({entry("../a", 3)}), 1, 3, "is not the relative name of a file");
-  refused(nlohmann::json::array({entry("a", 3), entry("a", 3)}), 2, 6, "is named twice");
+  auto other = entry("a", 3);
+  other[2] = std::string(64, '0');
+  refused(nlohmann::json::array({entry("a", 3), other}), 2, 6, "is named twice");
   refused(nlohmann::json::array({1}), 1, 3, "is not [name, bytes, digest]");
 }
 
 TEST_F(ProgramFiles, damageIsProvenAndWhatIsMissingIsUnknown) {
   save(10);
   const fs::path step_dir = committed_path(checkpoints, 10);
-  flip_bit(file(10, 1), 8 * 500);
+  flip(file(10, 1));
   EXPECT_EQ(condition_of(step_dir).kind, Condition::Kind::sound) << "the sizes are right";
   EXPECT_THAT(problems(10), ElementsAre(file(10, 1).string() + " does not match its digest"));
-  fs::resize_file(file(10, 1), 999);
+  cut(file(10, 1), 999);
   EXPECT_EQ(condition_of(step_dir).kind, Condition::Kind::damaged);
   EXPECT_THAT(problems(10), ElementsAre(HasSubstr("has 999 bytes, not 1010")));
   fs::remove(file(10, 0));
@@ -255,19 +320,52 @@ TEST_F(ProgramFiles, anAttemptBeginsFromTheNewestThatIsNotProvenDamaged) {
   for (const std::int64_t step : {10, 20, 30}) save(step);
   const std::vector<std::int64_t> on_record = {30, 20, 10, 5};
   EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(30, 20, 10)) << "5 was removed";
-  flip_bit(file(30, 0), 0);
+  flip(file(30, 0));
   EXPECT_THAT(judge(checkpoints, on_record, 2059).steps, ElementsAre(30, 20, 10)) << "too much to be read";
   const Judgement found = judge(checkpoints, on_record, all_bytes);
   EXPECT_THAT(found.steps, ElementsAre(20, 10));
   EXPECT_THAT(found.damaged, ElementsAre(Pair(30, HasSubstr("step-30/rank-0 does not match its digest"))));
   fs::remove(file(20, 0));  // it may come back: nothing older is taken
   EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(20, 10));
-  for (const std::int64_t step : {10, 20, 30}) fs::resize_file(file(step, 1), 1);
-  EXPECT_THAT(judge(checkpoints, on_record, 0).steps, IsEmpty());
+  for (const std::int64_t step : {10, 20, 30}) cut(file(step, 1), 1);
+  EXPECT_THAT(judge(checkpoints, on_record, 0).steps, ElementsAre(5)) << "it may have been counted only";
   EXPECT_THAT(judge(checkpoints, on_record, 0).damaged, ::testing::SizeIs(3));
+  EXPECT_THAT(judge(checkpoints, std::span(on_record).first(3), 0).steps, IsEmpty());
   // Of a program that only counts there is nothing to be known.
   const std::vector<std::int64_t> counted = {60, 50};
   EXPECT_THAT(judge(checkpoints, counted, all_bytes).steps, ElementsAre(60, 50));
+}
+
+TEST_F(ProgramFiles, whatWasWrittenAgainProvesNoDamage) {
+  save_in(own, 10, {"latest", "10/state"});
+  save_in(own, 20, {"latest", "20/state"});
+  write_again(own / "latest", "longer");
+  const fs::path step_dir = committed_path(checkpoints, 20);
+  EXPECT_EQ(condition_of(step_dir).kind, Condition::Kind::unknown);
+  EXPECT_THAT(condition_of(step_dir).why, HasSubstr("own/latest was written again since"));
+  EXPECT_THAT(problems(20), ElementsAre(HasSubstr("latest was written again since")));
+  EXPECT_TRUE(verify(step_dir).unreadable);
+  const std::vector<std::int64_t> on_record = {20, 10};
+  EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(20, 10)) << "the program will see";
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 may be half of another one";
+  flip(own / "20/state");
+  EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(10)) << "it hides no damage";
+  write_again(own / "latest", "abc");
+  flip(own / "20/state");
+  EXPECT_THAT(problems(20), IsEmpty()) << "the same again";
+}
+
+TEST_F(ProgramFiles, aFileThatEachSaveWritesAgainKeepsNoneFromGoing) {
+  for (const char* step : {"10", "20", "30", "40"})
+    save_in(own, std::stoi(step), {"latest", step + std::string("/state")});
+  for (const char* step : {"10", "20", "30"}) {  // an hour ago
+    const auto then = fs::last_write_time(own / "latest") - std::chrono::hours(1);
+    fs::last_write_time(own / step / "state", then);
+    fs::last_write_time(committed_path(checkpoints, std::stoi(step)) / manifest_file_name, then);
+  }
+  EXPECT_EQ(condition_of(committed_path(checkpoints, 30)).kind, Condition::Kind::unknown);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 2}), ElementsAre(20, 10));
+  EXPECT_THAT(files::list(own), ElementsAre("30", "40", "latest"));
 }
 
 TEST_F(ProgramFiles, itsFilesGoOnlyWhereThatIsAskedFor) {
@@ -287,34 +385,46 @@ TEST_F(ProgramFiles, itsFilesGoWithTheirFolders) {
   for (const std::int64_t step : {10, 20, 30}) save(step);
   EXPECT_THAT(retain(checkpoints, {1, 0, 2}), ElementsAre(10));
   EXPECT_THAT(files::list(own), ElementsAre("step-20", "step-30"));
-  flip_bit(file(30, 0), 0);
+  flip(file(30, 0));
   EXPECT_THAT(retain(checkpoints, {1, 0, 2}), IsEmpty()) << "its size is right, and 20 stays";
-  fs::resize_file(file(30, 0), 1);
+  cut(file(30, 0), 1);
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 is the newest sound one";
 }
 
+TEST_F(ProgramFiles, ofACopiedRunNoFileGoes) {
+  for (const std::int64_t step : {10, 20}) save(step);
+  const fs::path copy = folder.path() / "copy/checkpoints";
+  fs::create_directories(copy.parent_path());
+  fs::copy(checkpoints, copy, fs::copy_options::recursive);
+  EXPECT_THAT(retain(copy, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(committed_steps(copy), ElementsAre(20));
+  EXPECT_THAT(problems(10), IsEmpty());
+  const fs::path link = folder.path() / "link";
+  fs::create_directory_symlink(checkpoints, link);
+  EXPECT_THAT(retain(link, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(files::list(own), ElementsAre("step-20")) << "the same folder by another name";
+}
+
 TEST_F(ProgramFiles, filesThatAreStillNeededStay) {
-  // Both checkpoints list "latest".
-  for (const std::int64_t step : {10, 20}) {
-    fs::create_directories(own);
-    write_file(own / "latest", "abc");
-    write_file(own / ("only-" + std::to_string(step)), "abc");
-    Commit commit(checkpoints, step, {1, 1}, 1);
-    const auto list =
-        nlohmann::json::array({nlohmann::json::array({"latest", 3, digest_of_abc}),
-                               nlohmann::json::array({"only-" + std::to_string(step), 3, digest_of_abc})});
-    commit.add(0, true, vote_of(own, 2, 6, list));
-    commit.commit();
-  }
+  for (const std::int64_t step : {10, 20}) save_in(own, step, {"latest", "only-" + std::to_string(step)});
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
   EXPECT_THAT(files::list(own), ElementsAre("latest", "only-20"));
   EXPECT_THAT(problems(20), IsEmpty());
 }
 
+TEST_F(ProgramFiles, filesThatWereMovedBehindALinkStay) {
+  for (const std::int64_t step : {10, 20}) save(step);
+  const fs::path archive = folder.path() / "archive";
+  fs::rename(own / "step-10", archive);
+  fs::create_directory_symlink(archive, own / "step-10");
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(files::list(archive), ElementsAre("rank-0", "rank-1"));
+  EXPECT_THAT(files::list(own), ElementsAre("step-10", "step-20"));
+}
+
 TEST_F(ProgramFiles, filesThatWereWrittenAgainStay) {
   for (const std::int64_t step : {10, 20}) save(step);
-  const timespec now_and_then[2] = {{0, UTIME_NOW}, {4'000'000'000, 0}};
-  ASSERT_EQ(::utimensat(AT_FDCWD, file(10, 1).c_str(), now_and_then, 0), 0);
+  write_again(file(10, 1), "somebody's");
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
   EXPECT_THAT(files::list(own / "step-10"), ElementsAre("rank-1")) << "it is somebody's next checkpoint";
 }
@@ -325,6 +435,33 @@ TEST_F(ProgramFiles, nothingGoesWhileWhatStaysCannotBeRead) {
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 may list the files of 10";
   fs::rename(folder.path() / "aside", committed_path(checkpoints, 20) / manifest_file_name);
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(20, 10));
+}
+
+TEST_F(ProgramFiles, nothingGoesWhileTheManifestOfWhatStaysIsDamaged) {
+  for (const std::int64_t step : {10, 20, 30}) save_in(own, step, {"of-all", "only-" + std::to_string(step)});
+  fs::last_write_time(own / "of-all", fs::last_write_time(own / "only-10"));
+  EXPECT_TRUE(pin(checkpoints, 20));
+  damage_manifest(20);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 may list the files of 10";
+  EXPECT_TRUE(unpin(checkpoints, 20));
+  damage_manifest(20);
+  damage_manifest(30);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "30 is newer than what stays";
+  damage_manifest(30);
+  damage_manifest(20);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(20, 10)) << "20 does not stay";
+  EXPECT_THAT(files::list(own), ElementsAre("of-all", "only-20", "only-30")) << "nobody knows what 20 listed";
+}
+
+TEST_F(ProgramFiles, onlyFoldersOfACheckpointGoWithIt) {
+  const fs::path side = own / "by-step", flat = folder.path() / "flat";
+  for (const char* step : {"10", "20"}) save_in(side / step, std::stoi(step), {"a/b", "c"});
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(files::list(side), ElementsAre("20"));
+  save_in(flat, 30, {"a/only-30"});
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(20));
+  EXPECT_TRUE(fs::is_empty(side / "20")) << "where a program saves is not ours to remove";
+  EXPECT_THAT(files::list(flat / "a"), ElementsAre("only-30"));
 }
 
 TEST_F(ProgramFiles, eachKindHasItsOwnRetention) {
