@@ -92,7 +92,7 @@ int rate(const fs::path& under, std::int64_t mib, int rounds, int ranks) {
     for (int rank = 0; rank < ranks; ++rank) {
       const fs::path file = movers.from.folder_of(rank) / "copied";
       while (!files::is_there(file) || files::read_text(file) != copied) {
-        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // as the client does
         if (Clock::now() - begin > std::chrono::minutes(1)) return 1;
       }
     }
