@@ -48,6 +48,8 @@ template <std::size_t n>
 struct Names {
   const std::array<const char*, n>& names;  ///< by the value of the enumerator
 };
+template <std::size_t n>  // which clang 14 does not deduce
+Names(const std::array<const char*, n>&)->Names<n>;
 struct Object {};
 struct OptionalObject {};  ///< or null
 template <class Bounds>

@@ -18,18 +18,31 @@ class FieldChanger {
  public:
   explicit FieldChanger(unsigned seed) : random_(seed) {}
 
-  json change(json message) {
-    if (!message.is_object() || pick(8) == 0) message = sample();
+  /// What follows a tab is no JSON, and stays.
+  std::string change(std::string_view line) {
+    json message = json::parse(json_part(line), nullptr, false);
+    if (!message.is_object() || pick(8) == 0) {
+      line = sample();
+      message = json::parse(json_part(line));
+    }
+    change_field(message);
+    return message.dump(-1, ' ', false, json::error_handler_t::replace)
+        .append(line.substr(json_part(line).size()));
+  }
+
+ private:
+  static std::string_view json_part(std::string_view line) { return line.substr(0, line.find('\t')); }
+  void change_field(json& message) {
     json* place = &message;
     while (place->is_structured() && !place->empty() && (place == &message || pick(3) > 0))
       place = child(*place);
-    if (place == &message) return message;
+    if (place == &message) return;
     switch (pick(8)) {
       case 0:
         *place = json(json::value_t(pick(8)));
         break;
       case 1: {
-        json other = sample();
+        json other = json::parse(json_part(sample()));
         *place = *child(other);
         break;
       }
@@ -45,14 +58,11 @@ class FieldChanger {
       default:
         *place = edge();
     }
-    return message;
   }
-
- private:
   std::size_t pick(std::size_t n) { return random_() % n; }
-  json sample() {
+  std::string_view sample() {
     const auto& all = holdfast::control::samples();
-    return json::parse(all[pick(all.size())].second);
+    return all[pick(all.size())].second;
   }
   json* child(json& parent) {
     auto at = parent.begin();
@@ -105,9 +115,7 @@ class FieldChanger {
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
                                                unsigned seed) {
   if (seed % 4 == 0) return LLVMFuzzerMutate(data, size, max_size);
-  const json old = json::parse(data, data + size, nullptr, false);
-  const std::string text =
-      FieldChanger(seed).change(old).dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string text = FieldChanger(seed).change({reinterpret_cast<const char*>(data), size});
   size = std::min(text.size(), max_size);
   std::memcpy(data, text.data(), size);
   return size;

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "src/base/files.hpp"
+#include "tests/control/message_samples.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace holdfast::fuzz {
@@ -12,19 +13,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int run_all(const fs::path& folder, const std::function<void(std::string_view)>& target) {
+using Target = std::function<void(std::string_view)>;
+
+void run_one(const std::string& bytes, const std::string& name, const Target& target) {
+  EXPECT_NO_THROW(target(bytes)) << name;
+  // And cut, and with each byte changed: a poor man's fuzzer for machines without the real one.
+  for (std::size_t i = 0; i < bytes.size(); i += 1 + bytes.size() / 256) {
+    std::string changed = bytes;
+    changed[i] = static_cast<char>(changed[i] ^ 1 << i % 8);
+    EXPECT_NO_THROW(target(changed)) << name << " changed at " << i;
+    EXPECT_NO_THROW(target(std::string_view(bytes).substr(0, i))) << name << " cut at " << i;
+  }
+}
+
+int run_all(const fs::path& folder, const Target& target) {
   int inputs = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
-    const std::string bytes = files::read_text(entry.path());
-    EXPECT_NO_THROW(target(bytes)) << entry.path();
-    // And cut, and with each byte changed: a poor man's fuzzer for machines without the real one.
-    for (std::size_t i = 0; i < bytes.size(); i += 1 + bytes.size() / 256) {
-      std::string changed = bytes;
-      changed[i] = static_cast<char>(changed[i] ^ 1 << i % 8);
-      EXPECT_NO_THROW(target(changed)) << entry.path() << " changed at " << i;
-      EXPECT_NO_THROW(target(std::string_view(bytes).substr(0, i))) << entry.path() << " cut at " << i;
-    }
+    run_one(files::read_text(entry.path()), entry.path(), target);
     ++inputs;
   }
   return inputs;
@@ -46,9 +52,17 @@ TEST(FuzzRegression, adapterConfigs) {
   EXPECT_GE(run_all(tests / "fuzz/corpus/adapter_config", try_adapter_config), 4);
 }
 
-TEST(FuzzRegression, messages) { EXPECT_GE(run_all(tests / "fuzz/corpus/message", try_message), 30); }
+TEST(FuzzRegression, messages) {
+  for (const auto& [message, text] : control::samples()) run_one(text, text, try_message);
+  EXPECT_GE(run_all(tests / "fuzz/corpus/message", try_message), 1);
+}
 TEST(FuzzRegression, sessions) { EXPECT_GE(run_all(tests / "fuzz/corpus/session", try_session), 4); }
 TEST(FuzzRegression, channels) { EXPECT_GE(run_all(tests / "fuzz/corpus/channel", try_channel), 3); }
+TEST(FuzzRegression, seals) { EXPECT_GE(run_all(tests / "fuzz/corpus/seal", try_seal), 4); }
+TEST(FuzzRegression, requestsOfMovers) {
+  EXPECT_GE(run_all(tests / "fuzz/corpus/mover_request", try_mover_request), 6);
+}
+TEST(FuzzRegression, bulkStreams) { EXPECT_GE(run_all(tests / "fuzz/corpus/bulk", try_bulk), 4); }
 TEST(FuzzRegression, templates) { EXPECT_GE(run_all(tests / "fuzz/corpus/jinja", try_jinja), 5); }
 TEST(FuzzRegression, tokenizers) { EXPECT_GE(run_all(tests / "fuzz/corpus/tokenizer", try_tokenizer), 5); }
 TEST(FuzzRegression, sentencePieceModels) {

@@ -22,6 +22,12 @@ void try_message(std::string_view bytes);
 void try_session(std::string_view bytes);
 /// Bytes on an agent's socket.
 void try_channel(std::string_view bytes);
+/// A seal of snapshot buffers, or the name of a folder of them.
+void try_seal(std::string_view bytes);
+/// What a mover says to another one behind the handshake: a request, or an answer.
+void try_mover_request(std::string_view bytes);
+/// Bytes on a mover's socket.
+void try_bulk(std::string_view bytes);
 /// A chat template; behind a NUL, where there is one, the conversation that it renders.
 void try_jinja(std::string_view bytes);
 /// A tokenizer.json, or what is changed (RFC 7396) in the smallest one; behind a NUL, where there is one, the

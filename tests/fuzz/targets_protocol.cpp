@@ -14,6 +14,7 @@
 #include "src/control/loop_inside.hpp"
 #include "src/control/message.hpp"
 #include "src/control/session.hpp"
+#include "tests/fuzz/lines.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace holdfast::fuzz {
@@ -21,16 +22,6 @@ namespace holdfast::fuzz {
 using namespace control;
 
 namespace {
-
-/// Calls `take` with every line of `bytes`, without its end, until it returns false.
-template <class Take>
-void each_line(std::string_view bytes, Take take) {
-  for (std::size_t begin = 0; begin <= bytes.size();) {
-    const std::size_t end = std::min(bytes.find('\n', begin), bytes.size());
-    if (!take(bytes.substr(begin, end - begin))) return;
-    begin = end + 1;
-  }
-}
 
 Key key_of(unsigned char byte) {
   Key key{};

@@ -344,12 +344,11 @@ void Agent::fetch_state(const FetchState& order) {
   std::vector<Mover::Source> sources;
   for (const auto& from : order.from)
     sources.push_back({from.rank, mover_at(roster_.node_called(from.node), from.port)});
-  mover->fetch(std::move(sources), order.step, order.of_attempt,
-               [this, answer](const Mover::Fetched& what) mutable {
-                 answer.rank = what.rank;
-                 answer.why = what.why;
-                 tell_leader(answer);
-               });
+  mover->fetch(sources, order.step, order.of_attempt, [this, answer](const Mover::Fetched& what) mutable {
+    answer.rank = what.rank;
+    answer.why = what.why;
+    tell_leader(answer);
+  });
 }
 
 // --- MPI ranks and their PMIx server ---

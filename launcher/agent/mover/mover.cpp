@@ -21,6 +21,7 @@
 #include <sstream>
 #include <thread>
 
+#include "launcher/agent/mover/requests.hpp"
 #include "launcher/agent/mover/seals.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -56,19 +57,6 @@ files::Fd lock(const fs::path& generation, int how) {
 }
 
 std::string buffer_file(const Seal::Buffer& buffer) { return buffer.name + ".buffer"; }
-
-json read_json(BulkStream& stream) {
-  json said = json::parse(stream.receive(), nullptr, false);
-  if (!said.is_object()) throw give_up("the other mover says what is no JSON object");
-  return said;
-}
-/// Throws what the other end has against it.
-json read_consent(BulkStream& stream) {
-  json said = read_json(stream);
-  if (!said.value("ok", false)) throw give_up("the other node says: " + said.value("why", "no"));
-  return said;
-}
-std::string text_of(const json& said) { return said.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 /// The buffers of a generation whose lock is held.
 void send_buffers(BulkStream& stream, const fs::path& generation, const Seal& seal) {
@@ -123,12 +111,6 @@ std::optional<fs::path> find_state(const fs::path& folder, int rank, std::int64_
   return std::nullopt;
 }
 
-Seal seal_in(const json& said) {
-  const auto seal = seal_of(said.at("seal").get<std::string>());
-  if (!seal) throw give_up("the other mover sends no valid seal");
-  return *seal;
-}
-
 void make_private(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     throw system_error("cannot create " + folder.string(), errno);
@@ -147,6 +129,13 @@ void deal_with(const fs::path& of_rank, const Seal& seal) {
   } catch (const Error& error) {
     log::warn("a rank waits in vain for a copy of its buffers: {}", error.what());
   }
+}
+
+std::set<int> ranks_in(const fs::path& folder) {
+  std::set<int> ranks;
+  for (const auto& name : files::list(folder))
+    if (const auto of = folder_called(name)) ranks.insert(of->first);
+  return ranks;
 }
 
 std::string text_or_nothing(const fs::path& path) {
@@ -170,10 +159,9 @@ struct Mover::State {
   Attempt attempt;
   std::map<int, std::pair<int, std::int64_t>> copied;  ///< by rank: (attempt, step) that its partner has
   std::set<int> queued;                                ///< ranks whose newest state is to be copied
-  int copying_over = -1;                               ///< the socket of the copy that is being made
+  std::set<int> copying_over;                          ///< sockets of the copies that are being made
   std::optional<Clock::time_point> rests_until;        ///< after a failure
-
-  std::map<int, int> taking;  ///< by rank: the socket over which its copy comes
+  std::map<int, int> taking;                           ///< by rank: the socket over which its copy comes
 
   class Interruptible;
   class Taking;
@@ -183,14 +171,15 @@ struct Mover::State {
     Seal seal;
   };
   void serve(files::Fd connected);
-  void take_copy(BulkStream& stream, int socket, const json& asked);
-  void give_state(BulkStream& stream, const json& asked) const;
+  void take_copy(BulkStream& stream, int socket, const PutRequest& asked);
+  void give_state(BulkStream& stream, const GetRequest& asked) const;
   void accept(const std::shared_ptr<State>& self);
   void copy(int rank);
   std::optional<Newest> newest_of(int rank, const Attempt& now) const;
   void copy_to_partner(int rank, const Attempt& now, const Newest& newest);
   bool has_copy(int rank, const Seal& seal);
-  void make_room();
+  void make_room(int rank);
+  void end_copies();
   void fetch(const Source& source, std::int64_t step, int attempt);
 };
 
@@ -217,30 +206,28 @@ class Mover::State::Taking {
   files::Fd socket_;  ///< the connection's, until this is gone
 };
 
-void Mover::State::take_copy(BulkStream& stream, int socket, const json& asked) {
+void Mover::State::take_copy(BulkStream& stream, int socket, const PutRequest& asked) {
   low_priority();
-  const Seal seal = seal_in(asked);
-  const int rank = asked.at("rank").get<int>();
-  const Taking the_only_one(*this, rank, socket);
-  const fs::path of_rank = folder / folder_name(rank, true);
+  const Seal& seal = asked.seal;
+  const Taking the_only_one(*this, asked.rank, socket);
+  const fs::path of_rank = folder / folder_name(asked.rank, true);
   const auto known = read_generations(of_rank);
   for (const auto& there : known)
-    if (there && there->is(seal.step, seal.attempt)) return stream.send(R"({"ok":true,"here":true})");
-  const int generation = generation_to_replace(known, seal.attempt, asked.at("base_step").get<std::int64_t>(),
-                                               asked.at("base_attempt").get<int>());
-  take_buffers(stream, of_rank / std::to_string(generation), seal, [&] { stream.send(R"({"ok":true})"); });
-  stream.send(R"({"ok":true})");
+    if (there && there->is(seal.step, seal.attempt))
+      return stream.send(to_text(MoverConsent{.here = true, .seal = {}}));
+  const int generation = generation_to_replace(known, seal.attempt, asked.base_step, asked.base_attempt);
+  take_buffers(stream, of_rank / std::to_string(generation), seal,
+               [&] { stream.send(to_text(MoverConsent{})); });
+  stream.send(to_text(MoverConsent{}));
 }
 
-void Mover::State::give_state(BulkStream& stream, const json& asked) const {
-  const auto step = asked.at("step").get<std::int64_t>();
-  const int rank = asked.at("rank").get<int>(), of_attempt = asked.at("attempt").get<int>();
-  const auto path = find_state(folder, rank, step, of_attempt);
+void Mover::State::give_state(BulkStream& stream, const GetRequest& asked) const {
+  const auto path = find_state(folder, asked.rank, asked.step, asked.attempt);
   if (!path) throw give_up("it is not here");
   const auto held = lock(*path, LOCK_SH);
   const auto seal = read_seal(*path);
-  if (!seal || !seal->is(step, of_attempt)) throw give_up("it is not here any more");
-  stream.send(text_of({{"ok", true}, {"seal", to_text(*seal)}}));
+  if (!seal || !seal->is(asked.step, asked.attempt)) throw give_up("it is not here any more");
+  stream.send(to_text(MoverConsent{.here = false, .seal = *seal}));
   send_buffers(stream, *path, *seal);
 }
 
@@ -249,13 +236,11 @@ void Mover::State::serve(files::Fd connected) {
   const int socket = connected.get();
   BulkStream stream(std::move(connected), control::Session::End::server, secret);
   try {
-    const json asked = read_json(stream);
-    const std::string what = asked.value("m", "");
-    if (what == "put") return take_copy(stream, socket, asked);
-    if (what == "get") return give_state(stream, asked);
-    throw give_up("this mover knows no such request");
+    const MoverRequest asked = request_of(stream.receive());
+    if (const auto* put = std::get_if<PutRequest>(&asked)) return take_copy(stream, socket, *put);
+    give_state(stream, std::get<GetRequest>(asked));
   } catch (const std::exception& error) {
-    stream.send(text_of({{"ok", false}, {"why", error.what()}}));
+    stream.send(refusal_text(error.what()));
     throw;
   }
 }
@@ -278,16 +263,19 @@ void Mover::State::accept(const std::shared_ptr<State>& self) {
   }
 }
 
-/// While this lives, begin() may shut the socket down: a copy to a node that is lost need not wait for it.
+/// While this lives, a copy of this attempt can be ended from outside: one to a node that is lost need not
+/// wait for it.
 class Mover::State::Interruptible {
  public:
-  Interruptible(State& state, int socket) : state_(state), socket_(::fcntl(socket, F_DUPFD_CLOEXEC, 0)) {
+  Interruptible(State& state, const Attempt& now, int socket)
+      : state_(state), socket_(::fcntl(socket, F_DUPFD_CLOEXEC, 0)) {
     const std::scoped_lock held(state_.mutex);
-    state_.copying_over = socket_.get();
+    if (state_.over || state_.attempt.number != now.number) throw give_up("its attempt is over");
+    state_.copying_over.insert(socket_.get());
   }
   ~Interruptible() {
     const std::scoped_lock held(state_.mutex);
-    state_.copying_over = -1;
+    state_.copying_over.erase(socket_.get());
   }
   Interruptible(const Interruptible&) = delete;
 
@@ -296,20 +284,24 @@ class Mover::State::Interruptible {
   files::Fd socket_;  ///< the connection's, until this is gone
 };
 
-/// Of what other nodes keep here, and of ranks that ran here, only the state that the attempt began with is
-/// of use.
-void Mover::State::make_room() {
+/// With `mutex` held.
+void Mover::State::end_copies() {
+  for (const int socket : copying_over) ::shutdown(socket, SHUT_RDWR);
+}
+
+/// Of what other nodes keep here of a rank, and of one that ran here, only the state that the attempt began
+/// with is of use.
+void Mover::State::make_room(int rank) {
   Attempt now;
   {
     const std::scoped_lock held(mutex);
     now = attempt;
   }
-  for (const auto& name : files::list(folder)) {
-    const auto of = folder_called(name);
-    if (!of || (!of->second && std::find(now.ranks.begin(), now.ranks.end(), of->first) != now.ranks.end()))
-      continue;
+  const bool runs_here = std::find(now.ranks.begin(), now.ranks.end(), rank) != now.ranks.end();
+  for (const bool copy : {false, true}) {
+    if (!copy && runs_here) continue;
     for (const char* number : {"0", "1"}) {
-      const fs::path generation = folder / name / number;
+      const fs::path generation = folder / folder_name(rank, copy) / number;
       if (!files::is_there(generation)) continue;
       const files::Fd held = files::open(generation, O_RDONLY | O_DIRECTORY);
       if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0) continue;  // it is being written or read
@@ -336,7 +328,7 @@ void Mover::State::copy(int rank) {
     if (now.partner.port > 0 && !rests) copy_to_partner(rank, now, *newest);
   } catch (const std::exception& error) {
     const std::scoped_lock held(mutex);
-    if (attempt.number != now.number) return;  // that partner is none any more
+    if (over || attempt.number != now.number) return;  // that partner is none any more
     if (!rests_until)
       log::warn("the buffers of rank {} are not copied to the partner node: {}", rank, error.what());
     rests_until = Clock::now() + rest_after_failure;
@@ -358,23 +350,21 @@ void Mover::State::copy_to_partner(int rank, const Attempt& now, const Newest& n
   if (has_copy(rank, newest.seal)) return;
   low_priority();
   files::Fd socket = control::connect_to(now.partner.hosts, now.partner.port);
-  const Interruptible interruptible(*this, socket.get());
+  const Interruptible interruptible(*this, now, socket.get());
   BulkStream stream(std::move(socket), control::Session::End::client, secret);
   const auto held = lock(newest.generation, LOCK_SH);  // its rank waits before it writes over it
   const auto seal = read_seal(newest.generation);
   if (!seal) return;  // a newer one follows
-  stream.send(text_of({{"m", "put"},
-                       {"rank", rank},
-                       {"seal", to_text(*seal)},
-                       {"base_step", now.base_step},
-                       {"base_attempt", now.base_attempt}}));
-  if (!read_consent(stream).value("here", false)) {
+  stream.send(to_text(PutRequest{rank, *seal, now.base_step, now.base_attempt}));
+  if (!consent_of(stream.receive()).here) {
     send_buffers(stream, newest.generation, *seal);
-    read_consent(stream);
+    consent_of(stream.receive());
   }
   const std::scoped_lock locked(mutex);
+  if (attempt.number != now.number) return;  // the next partner does not have it
   copied[rank] = {seal->attempt, seal->step};
-  if (attempt.number == now.number) rests_until.reset();
+  // One that was under way when another rank's failed does not end the rest.
+  if (rests_until && Clock::now() >= *rests_until) rests_until.reset();
 }
 
 bool Mover::State::has_copy(int rank, const Seal& seal) {
@@ -390,15 +380,15 @@ void Mover::State::fetch(const Source& source, std::int64_t step, int of_attempt
     if (there && there->is(step, of_attempt)) return;
   BulkStream stream(control::connect_to(source.from.hosts, source.from.port), control::Session::End::client,
                     secret);
-  stream.send(text_of({{"m", "get"}, {"rank", source.rank}, {"step", step}, {"attempt", of_attempt}}));
-  const Seal seal = seal_in(read_consent(stream));
-  if (!seal.is(step, of_attempt)) throw give_up("the other mover sends another state");
+  stream.send(to_text(GetRequest{source.rank, step, of_attempt}));
+  const auto seal = consent_of(stream.receive()).seal;
+  if (!seal || !seal->is(step, of_attempt)) throw give_up("the other mover sends another state");
   const int generation = generation_to_replace(known, -1, -1, 0);
-  take_buffers(stream, of_rank / std::to_string(generation), seal, [] {});
+  take_buffers(stream, of_rank / std::to_string(generation), *seal, [] {});
 }
 
 Mover::Mover(control::Loop& loop, fs::path folder, const control::Key& secret)
-    : state_(std::make_shared<State>()), copier_(loop), fetcher_(loop) {
+    : state_(std::make_shared<State>()), copiers_(loop), fetchers_(loop) {
   State& state = *state_;
   state.folder = std::move(folder);
   state.secret = secret;
@@ -431,7 +421,11 @@ Mover::Mover(control::Loop& loop, fs::path folder, const control::Key& secret)
 }
 
 Mover::~Mover() {
-  state_->over = true;
+  {
+    const std::scoped_lock held(state_->mutex);
+    state_->over = true;
+    state_->end_copies();
+  }
   ::shutdown(state_->listener.get(), SHUT_RDWR);
 }
 
@@ -452,21 +446,23 @@ void Mover::begin(const Attempt& attempt) {
     state_->attempt = attempt;
     state_->copied.clear();
     state_->rests_until.reset();
-    if (state_->copying_over >= 0) ::shutdown(state_->copying_over, SHUT_RDWR);
+    state_->end_copies();
   }
-  copier_.run([state = state_] {
-    try {
-      state->make_room();
-    } catch (const std::exception& error) {
-      log::warn("old snapshot buffers stay on this node: {}", error.what());
-    }
-  });
+  for (const int rank : ranks_in(state_->folder))  // behind the copy of the same rank that ends now
+    copiers_.of(rank).run([state = state_, rank] {
+      try {
+        state->make_room(rank);
+      } catch (const std::exception& error) {
+        log::warn("old snapshot buffers of rank {} stay on this node: {}", rank, error.what());
+      }
+    });
   try {
-    files::replace_atomically(state_->folder / "attempt", text_of({{"number", attempt.number},
-                                                                   {"hosts", attempt.partner.hosts},
-                                                                   {"port", attempt.partner.port},
-                                                                   {"base_step", attempt.base_step},
-                                                                   {"base_attempt", attempt.base_attempt}}));
+    files::replace_atomically(state_->folder / "attempt", json{{"number", attempt.number},
+                                                               {"hosts", attempt.partner.hosts},
+                                                               {"port", attempt.partner.port},
+                                                               {"base_step", attempt.base_step},
+                                                               {"base_attempt", attempt.base_attempt}}
+                                                              .dump());
   } catch (const Error& error) {
     log::warn("an agent that replaces this one will not copy snapshot buffers: {}", error.what());
   }
@@ -477,21 +473,39 @@ void Mover::copy(int rank) {
     const std::scoped_lock held(state_->mutex);
     if (!state_->queued.insert(rank).second) return;
   }
-  copier_.run([state = state_, rank] { state->copy(rank); });
+  copiers_.of(rank).run([state = state_, rank] { state->copy(rank); });
 }
 
-void Mover::fetch(std::vector<Source> sources, std::int64_t step, int attempt,
+void Mover::fetch(const std::vector<Source>& sources, std::int64_t step, int attempt,
                   std::function<void(const Fetched&)> then) {
-  fetcher_.ask(
-      [state = state_, sources = std::move(sources), step, attempt]() -> Fetched {
-        for (const auto& source : sources) try {
-            state->fetch(source, step, attempt);
-          } catch (const std::exception& error) {
-            return {source.rank, error.what()};
-          }
-        return {};
-      },
-      std::move(then));
+  if (sources.empty()) return then({});
+  struct Common {
+    std::atomic<bool> failed{false};
+    // In the loop's thread:
+    std::size_t awaited = 0;
+    Fetched first;  ///< that failed
+    std::function<void(const Fetched&)> then;
+  };
+  const auto common = std::make_shared<Common>();
+  common->awaited = sources.size();
+  common->then = std::move(then);
+  for (const auto& source : sources)
+    fetchers_.of(source.rank)
+        .ask(
+            [state = state_, common, source, step, attempt]() -> Fetched {
+              if (common->failed) return {};  // the leader is to choose again
+              try {
+                state->fetch(source, step, attempt);
+              } catch (const std::exception& error) {
+                common->failed = true;
+                return {source.rank, error.what()};
+              }
+              return {};
+            },
+            [common](const Fetched& what) {
+              if (common->first.rank < 0) common->first = what;
+              if (--common->awaited == 0) common->then(common->first);
+            });
 }
 
 }  // namespace holdfast::launcher

@@ -2,12 +2,14 @@
 // What copies the snapshot buffers of this node's ranks to a partner node, keeps a partner's, and fetches
 // those of ranks that are to run here. In threads of its own, so that it neither waits for the agent's loop
 // nor holds it up; with a low priority while ranks train.
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/control/loop.hpp"
 #include "src/control/message.hpp"
@@ -18,6 +20,21 @@ namespace holdfast::launcher {
 
 /// The folder of this node's snapshot buffers. `local`: checkpoint.local, not "none".
 std::filesystem::path buffers_folder(const std::string& local, const RunDir& run, const std::string& node);
+
+/// Threads for work on the states of ranks: that of one rank is done in order, one after the other, and that
+/// of a node's ranks at once.
+class RankWorkers {
+ public:
+  explicit RankWorkers(control::Loop& loop) {
+    for (int i = 0; i < threads; ++i) workers_.emplace_back(loop, shutdown_limit);
+  }
+  control::Worker& of(int rank) { return workers_[as_size(rank) % workers_.size()]; }
+
+ private:
+  static constexpr int threads = 8;             // a node's ranks are neighbours: each of eight has one
+  static constexpr Millis shutdown_limit{125};  // of each
+  std::deque<control::Worker> workers_;
+};
 
 class Mover {
  public:
@@ -56,20 +73,21 @@ class Mover {
   /// Copies what the rank would come back from to the partner, if it is not there: its newest seal of this
   /// attempt, or the state that it began with.
   void copy(int rank);
-  /// The rank whose state cannot be had, and why; -1: all are there.
+  /// The first rank whose state cannot be had, and why; -1: all are there.
   struct Fetched {
     int rank = -1;
     std::string why;
   };
-  /// Has the state (step, attempt) of these ranks here; `then` is called in the loop's thread.
-  void fetch(std::vector<Source> sources, std::int64_t step, int attempt,
+  /// Has the state (step, attempt) of these ranks here; `then` is called in the loop's thread, when all of
+  /// them have been fetched or given up.
+  void fetch(const std::vector<Source>& sources, std::int64_t step, int attempt,
              std::function<void(const Fetched&)> then);
 
  private:
   struct State;
   std::shared_ptr<State> state_;  ///< threads that wait for another node have it, too
   int port_ = 0;
-  control::Worker copier_, fetcher_;
+  RankWorkers copiers_, fetchers_;
 };
 
 }  // namespace holdfast::launcher

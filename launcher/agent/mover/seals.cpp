@@ -17,7 +17,7 @@ namespace holdfast::launcher {
 namespace {
 namespace fs = std::filesystem;
 
-constexpr std::size_t max_seal_bytes = 64 << 10, max_name = 64, max_buffers = 256;
+constexpr std::size_t max_name = 64, max_buffers = 256;
 
 bool is_buffer_name(std::string_view name) {
   constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -63,10 +63,14 @@ std::optional<Seal> seal_of(std::string_view text) {
   Seal seal;
   if (lines.size() < 4 || lines.size() > 4 + max_buffers || lines[0] != "holdfast seal 1" ||
       !take(lines[1], "step ", seal.step) || !take(lines[2], "attempt ", seal.attempt) ||
-      !take(lines[3], "world ", seal.world) || seal.step < 0 || seal.attempt < 0 || seal.world < 1)
+      !take(lines[3], "world ", seal.world) || seal.step < 0 || seal.step > max_seal_step ||
+      seal.attempt < 0 || seal.world < 1 || seal.world > max_seal_rank)
     return std::nullopt;
   for (std::size_t i = 4; i < lines.size(); ++i)
     if (!take_buffer(lines[i], seal.buffers.emplace_back())) return std::nullopt;
+  const auto out_of_order = [](const auto& a, const auto& b) { return a.name >= b.name; };
+  if (std::adjacent_find(seal.buffers.begin(), seal.buffers.end(), out_of_order) != seal.buffers.end())
+    return std::nullopt;
   return seal;
 }
 
@@ -82,7 +86,9 @@ std::string folder_name(int rank, bool copy) { return fmt::format("{}-{:05}", co
 std::optional<std::pair<int, bool>> folder_called(std::string_view name) {
   const auto digits = name.find('-');
   int rank = 0;
-  if (digits == std::string_view::npos || !take(name.substr(digits), "-", rank)) return std::nullopt;
+  if (digits == std::string_view::npos || !take(name.substr(digits), "-", rank) || rank < 0 ||
+      rank > max_seal_rank)
+    return std::nullopt;
   for (const bool copy : {false, true})
     if (name == folder_name(rank, copy)) return std::pair(rank, copy);
   return std::nullopt;

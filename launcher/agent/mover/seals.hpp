@@ -12,6 +12,11 @@
 
 namespace holdfast::launcher {
 
+/// Of a seal: bytes of its text, and what messages about it can say.
+constexpr std::size_t max_seal_bytes = 64 << 10;
+constexpr std::int64_t max_seal_step = std::int64_t{1} << 53;
+constexpr int max_seal_rank = 1 << 20;
+
 struct Seal {
   struct Buffer {
     std::string name;
@@ -27,7 +32,7 @@ struct Seal {
   bool is(std::int64_t of_step, int of_attempt) const { return step == of_step && attempt == of_attempt; }
 };
 
-/// Nothing: it is no seal, or damaged, or names a file that is no buffer.
+/// Nothing: it is no seal, or damaged; or a name is no buffer's, or not after the one before it.
 std::optional<Seal> seal_of(std::string_view text);
 std::string to_text(const Seal& seal);
 

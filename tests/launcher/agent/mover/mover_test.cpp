@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "launcher/agent/mover/requests.hpp"
 #include "launcher/agent/mover/seals.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -35,6 +37,44 @@ struct MoverNode {
   }
   fs::path folder;
   std::unique_ptr<Mover> mover;
+};
+
+/// In place of another node's mover: it hears what is asked, and answers when the test says so.
+class StandIn {
+ public:
+  struct Asked {
+    control::BulkStream stream;
+    MoverRequest request;
+    int rank() const {
+      return std::visit([](const auto& what) { return what.rank; }, request);
+    }
+    std::int64_t step() const { return std::get<PutRequest>(request).seal.step; }
+    /// Takes the buffers, and drops them.
+    void take_copy() {
+      stream.send(to_text(MoverConsent{}));
+      const files::Fd nowhere = files::open("/dev/null", O_WRONLY);
+      for (const auto& buffer : std::get<PutRequest>(request).seal.buffers)
+        stream.receive_bytes(nowhere.get(), buffer.bytes, [](auto) {});
+      stream.send(to_text(MoverConsent{}));
+    }
+  };
+
+  explicit StandIn(const control::Key& secret) : secret_(secret), listener_(control::listen_on(0)) {}
+  Mover::Place place() const { return {{"127.0.0.1"}, control::port_of(listener_.get())}; }
+  /// The next request; null: none came.
+  std::unique_ptr<Asked> next() {
+    pollfd waiting{listener_.get(), POLLIN, 0};
+    if (::poll(&waiting, 1, patience_ms) <= 0) return nullptr;
+    control::BulkStream stream(files::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)),
+                               control::Session::End::server, secret_);
+    auto request = request_of(stream.receive());
+    return std::unique_ptr<Asked>(new Asked{std::move(stream), std::move(request)});
+  }
+
+ private:
+  static constexpr int patience_ms = 10000;
+  control::Key secret_;
+  files::Fd listener_;
 };
 
 class MoverTest : public testing::Test {
@@ -162,16 +202,103 @@ TEST_F(MoverTest, ACopyFromANodeThatIsLostDoesNotHoldUpTheNextOne) {
   const Seal seal{12, 2, 8, {{"model", std::ssize(content), crc32_of(0, content.data(), content.size())}}};
   control::BulkStream lost(control::connect_to({"127.0.0.1"}, b.mover->port()), control::Session::End::client,
                            secret);
-  lost.send(nlohmann::json{
-      {"m", "put"}, {"rank", 3}, {"seal", to_text(seal)}, {"base_step", -1}, {"base_attempt", 0}}
-                .dump());
-  EXPECT_THAT(lost.receive(), HasSubstr("true"));
+  lost.send(to_text(PutRequest{3, seal, -1, 0}));
+  EXPECT_EQ(consent_of(lost.receive()), MoverConsent{});
   b.mover->begin({3, {}, {}, -1, 0});  // nor does it hold up this
   sealed_by_rank(a, 3, 0, 13, 3, "from another node");
   a.mover->begin({3, b.place(), {3}, -1, 0});
   a.mover->copy(3);
   ASSERT_TRUE(soon([&] { return !b.mover->sealed().empty(); }));
   EXPECT_THAT(b.mover->sealed(), UnorderedElementsAre(control::SealedState{3, 13, 3, 8, true}));
+}
+
+TEST_F(MoverTest, TheCopyOfARankDoesNotWaitForThatOfAnother) {
+  StandIn partner(secret);
+  for (const int rank : {3, 4}) sealed_by_rank(a, rank, 0, 12, 2, three_mib);
+  a.mover->begin({2, partner.place(), {3, 4}, -1, 0});
+  for (const int rank : {3, 4}) a.mover->copy(rank);
+  const auto first = partner.next();
+  ASSERT_TRUE(first);
+  const auto second = partner.next();
+  ASSERT_TRUE(second) << "the first one is not answered";
+  ASSERT_EQ(first->rank() + second->rank(), 7);
+  second->take_copy();
+  EXPECT_TRUE(soon([&] { return is_dealt_with(a, second->rank(), "2 12\n"); }));
+  EXPECT_FALSE(is_dealt_with(a, first->rank(), "2 12\n"));
+  first->take_copy();
+  EXPECT_TRUE(soon([&] { return is_dealt_with(a, first->rank(), "2 12\n"); }));
+}
+
+TEST_F(MoverTest, StatesOfARankAreCopiedOneAfterAnother) {
+  StandIn partner(secret);
+  sealed_by_rank(a, 3, 0, 12, 2, "the first state");
+  a.mover->begin({2, partner.place(), {3, 4}, -1, 0});
+  a.mover->copy(3);
+  const auto first = partner.next();
+  ASSERT_TRUE(first);
+  sealed_by_rank(a, 3, 1, 13, 2, "the second state");
+  a.mover->copy(3);
+  for (int step = 1; step <= 4; ++step) {  // that of another rank goes on meanwhile, and nothing else comes
+    sealed_by_rank(a, 4, step % 2, step, 2, "other");
+    a.mover->copy(4);
+    const auto other = partner.next();
+    ASSERT_TRUE(other);
+    ASSERT_EQ(other->rank(), 4) << "two copies of rank 3 are being made";
+    other->take_copy();
+    ASSERT_TRUE(soon([&] { return is_dealt_with(a, 4, "2 " + std::to_string(step) + "\n"); }));
+  }
+  first->take_copy();
+  const auto second = partner.next();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->rank(), 3);
+  EXPECT_EQ(second->step(), 13);
+}
+
+TEST_F(MoverTest, MoreRanksThanThreadsAreCopied) {
+  Mover::Attempt attempt{2, b.place(), {}, -1, 0};
+  for (int rank = 0; rank < 19; ++rank) {
+    attempt.ranks.push_back(rank);
+    sealed_by_rank(a, rank, 0, 12, 2, "state of " + std::to_string(rank));
+  }
+  a.mover->begin(attempt);
+  for (const int rank : attempt.ranks) a.mover->copy(rank);
+  EXPECT_TRUE(soon([&] { return b.mover->sealed().size() == 19; }));
+}
+
+TEST_F(MoverTest, AnotherAttemptEndsAllCopiesOfTheOneBefore) {
+  StandIn lost(secret);
+  for (const int rank : {3, 4}) sealed_by_rank(a, rank, 0, 12, 2, "of both attempts");
+  a.mover->begin({2, lost.place(), {3, 4}, -1, 0});
+  for (const int rank : {3, 4}) a.mover->copy(rank);
+  const auto first = lost.next(), second = lost.next();
+  ASSERT_TRUE(first && second);
+  a.mover->begin({3, b.place(), {3, 4}, 12, 2});
+  for (const int rank : {3, 4}) a.mover->copy(rank);
+  ASSERT_TRUE(soon([&] { return b.mover->sealed().size() == 2; }));
+}
+
+TEST_F(MoverTest, FetchesAllRanksAtOnceAndAnswersOnce) {
+  StandIn other(secret);
+  std::vector<Mover::Fetched> answers;
+  const auto fetch_both = [&](const Mover::Place& from) {
+    b.mover->fetch({{3, from}, {4, from}}, 12, 2, [&](const auto& what) { answers.push_back(what); });
+  };
+  fetch_both(other.place());
+  const auto first = other.next(), second = other.next();
+  ASSERT_TRUE(first);
+  ASSERT_TRUE(second) << "the first one is not answered";
+  first->stream.send(refusal_text("not today"));
+  second->stream.send(refusal_text("not here"));
+  ASSERT_TRUE(soon([&] { return answers.size() == 1; }));
+  EXPECT_TRUE(answers[0].rank == 3 || answers[0].rank == 4);
+  EXPECT_THAT(answers[0].why, HasSubstr("not "));
+  for (const int rank : {3, 4}) sealed_by_rank(a, rank, 0, 12, 2, three_mib);
+  fetch_both(a.place());
+  ASSERT_TRUE(soon([&] { return answers.size() == 2; }));
+  EXPECT_EQ(answers[1].why, "");
+  EXPECT_EQ(b.mover->sealed().size(), 2u);
+  b.mover->fetch({}, 12, 2, [&](const auto& what) { answers.push_back(what); });
+  ASSERT_TRUE(soon([&] { return answers.size() == 3; })) << "there is nothing to fetch";
 }
 
 TEST_F(MoverTest, StrangersGetNothing) {

@@ -38,18 +38,23 @@ TEST(Seals, OthersAreRefusedThoughTheirChecksumHolds) {
   EXPECT_TRUE(seal_of(with_end(head)));
   for (const char* body :
        {"holdfast seal 2\nstep 12\nattempt 3\nworld 4\n", "holdfast seal 1\nstep -1\nattempt 3\nworld 4\n",
+        "holdfast seal 1\nstep 9007199254740993\nattempt 3\nworld 4\n",  // no message could say it
+        "holdfast seal 1\nstep 1\nattempt 3\nworld 1048577\n",
         "holdfast seal 1\nstep 1\nattempt 3\nworld 0\n", "holdfast seal 1\nstep 1\nattempt 3\n"})
     EXPECT_FALSE(seal_of(with_end(body))) << body;
-  for (const char* line : {"buffer ../../x 1 00000000\n", "buffer .x 1 00000000\n", "buffer a/b 1 00000000\n",
-                           "buffer a 0 00000000\n", "buffer a -5 00000000\n", "buffer a 1 0000000\n",
-                           "buffer a 1\n", "buffer  1 00000000\n", "what a 1 0000000a\n"})
+  for (const char* line :
+       {"buffer ../../x 1 00000000\n", "buffer .x 1 00000000\n", "buffer a/b 1 00000000\n",
+        "buffer a 0 00000000\n", "buffer a -5 00000000\n", "buffer a 1 0000000\n", "buffer a 1\n",
+        "buffer  1 00000000\n", "what a 1 0000000a\n", "buffer a 1 00000000\nbuffer a 2 00000000\n",
+        "buffer b 1 00000000\nbuffer a 1 00000000\n"})
     EXPECT_FALSE(seal_of(with_end(head + line))) << line;
 }
 
 TEST(Seals, FoldersHaveNamesThatComeBack) {
   EXPECT_EQ(folder_name(7, false), "rank-00007");
   EXPECT_EQ(folder_called("copy-00007"), std::pair(7, true));
-  for (const char* name : {"rank-7", "rank-", "rank", "port", "copy-0000x", "seal-00007"})
+  for (const char* name :
+       {"rank-7", "rank-", "rank", "port", "copy-0000x", "seal-00007", "rank--0007", "rank-9999999"})
     EXPECT_FALSE(folder_called(name)) << name;
 }
 
