@@ -130,8 +130,8 @@ HF_API int hf_seal(int64_t step);
 HF_API int64_t hf_sealed(void);
 
 /* A buffer of that state, whose checksum holds, to be read until the first hf_seal(). Says hf_restored(),
- * too. NULL: it has no such buffer, or is damaged: then end with hf_failed(), and the next attempt starts
- * from another one. */
+ * too. NULL: it has no such buffer, or is damaged: then end with hf_failed(), and a later attempt starts from
+ * another one: the next, if it is damaged, else the one after two that ended so. */
 HF_API const void* hf_load(const char* name, size_t* bytes);
 
 /* --- to the end --- */
