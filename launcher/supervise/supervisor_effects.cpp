@@ -135,7 +135,7 @@ void Supervisor::choose_state() {
     if (lost(n)) ladder_.lost(n);
   auto moves =
       ladder_.climb({placement(), roster_.ranks_per_node, state_.durable_step, state_.trusted_step < 0,
-                     static_cast<double>(limits_.start_s), now_, state_.refused});
+                     static_cast<double>(limits_.step_s), now_, state_.refused});
   if (!moves.empty()) actions_.push_back(FetchStates{attempt(), ladder_.state(), std::move(moves)});
   if (!ladder_.news()) return;
   const auto& [step, of_attempt] = ladder_.state();

@@ -69,6 +69,7 @@ class FakeCluster {
     bool connected = false;             ///< to the leader of the moment
     std::vector<control::SealedState> sealed = {};  ///< in its memory
     std::string fetches = {};                       ///< why it cannot fetch a state; empty: it can
+    bool fetches_long = false;                      ///< it has not answered yet
     bool dumps = true;                              ///< it says what a rank's stacks are when it is asked
     int attempt = 0;                                ///< highest heard of
     double next_beat = 0;
@@ -310,6 +311,7 @@ class FakeCluster {
         } else if (const auto* fetch = std::get_if<FetchStates>(&action)) {
           for (const auto& move : fetch->moves) {
             fetched.push_back(move);
+            if (agent(move.to).fetches_long) continue;
             const std::string& why = agent(move.to).fetches;
             this->tell(move.to, [n = move.to, said = control::StateFetched{
                                                   fetch->attempt, fetch->state.step, fetch->state.attempt,

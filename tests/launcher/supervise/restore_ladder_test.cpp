@@ -226,6 +226,25 @@ TEST(RestoreLadder, ALostNodesRanksStartFromCopies) {
   EXPECT_EQ(choices_of(c)[0].at("moved"), 2);
 }
 
+/// A node's states may be a hundred gigabytes.
+TEST(RestoreLadder, AStateThatComesSlowlyIsWaitedFor) {
+  test::FakeCluster c(test::Shape{.reports = false});
+  std::vector<Launch> launched;
+  c.on_launch = [&](const Launch& what) { launched.push_back(what); };
+  ASSERT_TRUE(c.until(Stage::running));
+  for (int rank = 0; rank < 6; ++rank) {
+    c.agent(rank / 2).sealed.push_back({rank, 7, 1, 6, false});
+    c.agent((rank / 2 + 1) % 3).sealed.push_back({rank, 7, 1, 6, true});
+  }
+  for (int n = 3; n < 5; ++n) c.agent(n).fetches_long = true;
+  c.kill(2);
+  ASSERT_FALSE(c.until([&] { return launched.size() == 2; }, config::Supervise().start_s + 60));
+  ASSERT_EQ(c.fetched.size(), 2u) << "and nothing else was tried";
+  c.tell(c.fetched[0].to, [&](Supervisor& s) { s.state_fetched(c.fetched[0].to, {2, 7, 1, -1, ""}); });
+  ASSERT_TRUE(c.until([&] { return launched.size() == 2; }, 20));
+  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
+}
+
 TEST(RestoreLadder, AnAttemptStartsFromNothingWhereTheCopyCannotBeFetched) {
   test::FakeCluster c(test::Shape{.reports = false});
   std::vector<Launch> launched;
