@@ -1,6 +1,7 @@
 #pragma once
 // Reading shared storage that may never answer.
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <chrono>
 #include <future>
@@ -21,6 +22,9 @@ auto within(std::chrono::milliseconds limit, const std::string& what, Work work)
   auto promise = std::make_shared<std::promise<Result>>();
   auto future = promise->get_future();
   std::thread([promise, work = std::move(work)]() mutable {
+    sigset_t all;  // it outlives its result, and the caller may wait for signals then
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
     try {
       promise->set_value(work());
     } catch (...) {
