@@ -255,8 +255,11 @@ TEST_F(OldProcesses, WhatAnInterpreterStartedWhileItWaitedBelongsToTheRankThatIt
   started_.push_back(spawn(command));
   const pid_t waits = sleeper({dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=2147483646"});
   std::vector<RunProcess> found;
-  for (const auto deadline = Deadline::in(5s); found.size() < 3; found = processes_of(run_, "n1"))
+  const auto is_rank = [](const RunProcess& p) { return p.attempt == 2; };  // its environment comes with exec
+  for (const auto deadline = Deadline::in(5s); std::ranges::none_of(found, is_rank);
+       found = processes_of(run_, "n1"))
     ASSERT_FALSE(deadline.passed());
+  ASSERT_EQ(found.size(), 3u);
   for (const auto& p : found) EXPECT_EQ(p.attempt, p.pid == waits ? waiting_attempt : 2) << p.pid;
   EXPECT_EQ(kill_older(node_, 3, SIGKILL, SIGKILL, false), 2);
   EXPECT_TRUE(lives(waits));
