@@ -205,15 +205,20 @@ std::vector<test::FakeCluster::json> choices_of(const test::FakeCluster& c) {
   return out;
 }
 
+/// Six ranks on three nodes have it, and the next node a copy.
+void seal_step_7(test::FakeCluster& c) {
+  for (int rank = 0; rank < 6; ++rank) {
+    c.agent(rank / 2).sealed.push_back({rank, 7, 1, 6, false});
+    c.agent((rank / 2 + 1) % 3).sealed.push_back({rank, 7, 1, 6, true});
+  }
+}
+
 TEST(RestoreLadder, ALostNodesRanksStartFromCopies) {
   test::FakeCluster c(test::Shape{.reports = false});
   std::vector<Launch> launched;
   c.on_launch = [&](const Launch& what) { launched.push_back(what); };
   ASSERT_TRUE(c.until(Stage::running));
-  for (int rank = 0; rank < 6; ++rank) {
-    c.agent(rank / 2).sealed.push_back({rank, 7, 1, 6, false});
-    c.agent((rank / 2 + 1) % 3).sealed.push_back({rank, 7, 1, 6, true});
-  }
+  seal_step_7(c);
   c.kill(2);
   ASSERT_TRUE(c.until([&] { return launched.size() == 2; }, 20));
   EXPECT_EQ(launched[0].state.step, -1);
@@ -232,10 +237,7 @@ TEST(RestoreLadder, AStateThatComesSlowlyIsWaitedFor) {
   std::vector<Launch> launched;
   c.on_launch = [&](const Launch& what) { launched.push_back(what); };
   ASSERT_TRUE(c.until(Stage::running));
-  for (int rank = 0; rank < 6; ++rank) {
-    c.agent(rank / 2).sealed.push_back({rank, 7, 1, 6, false});
-    c.agent((rank / 2 + 1) % 3).sealed.push_back({rank, 7, 1, 6, true});
-  }
+  seal_step_7(c);
   for (int n = 3; n < 5; ++n) c.agent(n).fetches_long = true;
   c.kill(2);
   ASSERT_FALSE(c.until([&] { return launched.size() == 2; }, config::Supervise().start_s + 60));
@@ -250,10 +252,7 @@ TEST(RestoreLadder, AnAttemptStartsFromNothingWhereTheCopyCannotBeFetched) {
   std::vector<Launch> launched;
   c.on_launch = [&](const Launch& what) { launched.push_back(what); };
   ASSERT_TRUE(c.until(Stage::running));
-  for (int rank = 0; rank < 6; ++rank) {
-    c.agent(rank / 2).sealed.push_back({rank, 7, 1, 6, false});
-    c.agent((rank / 2 + 1) % 3).sealed.push_back({rank, 7, 1, 6, true});
-  }
+  seal_step_7(c);
   for (int n = 3; n < 5; ++n) c.agent(n).fetches = "it is damaged";
   c.kill(2);
   ASSERT_TRUE(c.until([&] { return launched.size() == 2; }, 20));
