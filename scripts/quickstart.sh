@@ -22,7 +22,7 @@ job_file=/shared/opt/holdfast/share/holdfast/configs/jobs/quickstart.toml
 logs=build/quickstart
 run='' # run directory of the job at hand, as the cluster sees it
 
-trap 'printf "\nThe cluster stays up if it was. Stop it with: scripts/minipod down\n" >&2; exit 130' INT
+trap 'stop_reading; printf "\nThe cluster stays up if it was. Stop it with: scripts/minipod down\n" >&2; exit 130' INT
 
 # ---------------------------------------------------------- looking at a run --
 
@@ -33,8 +33,13 @@ in_run() { as_root bash -c 'shopt -s nullglob; cd "$1" 2>/dev/null || exit 0; '"
 events() { in_run 'for log in events/*.jsonl; do cat "$log"; done' | jq -cR 'fromjson? // empty'; }
 result() { in_run 'cat result.json' | jq -r "$1"; }
 
+# A job's log is read until its run is over, which may be never.
+reader=''
+stop_reading() { [[ -z $reader ]] || kill "$reader" 2>/dev/null || true; }
+
 # fail WHY: what the run wrote last, then the end. The cluster stays for a look.
 fail() {
+  stop_reading
   {
     printf '\nThe run %s did not go as it should: %s\n' "$run" "$*"
     printf -- '--- its last events\n'
@@ -49,7 +54,7 @@ fail() {
 
 # follow JOB KILL_STEP: show the job's log until the run is over; at KILL_STEP (if not 0) kill an active node. Sets killed_node.
 follow() {
-  local job=$1 kill_step=$2 deadline=$((SECONDS + 900)) reader line
+  local job=$1 kill_step=$2 deadline=$((SECONDS + 900)) line
   killed_node='' killed_at=0
   pod holdfast logs --follow --job "$run" 2>/dev/null | sed -u -n 's/^\([^ ]*\)T\([0-9:.]*\)Z [a-z]* run: /         \2  /p' &
   reader=$!
@@ -67,6 +72,7 @@ follow() {
     sleep 0.5
   done
   wait "$reader" || true
+  reader=''
 }
 last_step() { in_run 'tail -n 1 metrics.jsonl 2>/dev/null' | jq -R 'fromjson? // {} | .step // 0' | grep . || echo 0; }
 
