@@ -141,9 +141,10 @@ void say(int pipe, char what, std::string text) {
 
 [[noreturn]] void child(int pipe, const fs::path& step_dir, const Manifest& m,
                         const std::vector<std::string>& names) {
-  std::signal(SIGALRM, SIG_DFL);
-  ::alarm(600);           // HDF5 may also loop for ever
-  limit(RLIMIT_CORE, 0);  // a crash is an answer, not something to look into
+  // A crash is an answer, not something to look into; and HDF5 may also loop for ever.
+  for (const int signal : {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) std::signal(signal, SIG_DFL);
+  ::alarm(600);
+  limit(RLIMIT_CORE, 0);
   limit(RLIMIT_AS, memory_now() + max_memory);
   try {
     for (const std::string& file : names) {
