@@ -135,10 +135,9 @@ std::vector<Setting<RunConfig>> make_run_settings() {
       "it uses the client");
   t.add("rank.environment", &C::rank, &Rank::environment, "\"NAME=value\" added for every rank");
   t.add("rank.warm", &C::rank, &Rank::warm,
-        "modules that waiting Python interpreters have imported before they become ranks");
+        "modules that are imported before a Python program needs them, in interpreters that wait");
   t.add("rank.directory", &C::rank, &Rank::directory,
-        "working directory of the ranks; empty: of other programs than holdfast-train where the run was "
-        "submitted");
+        "where ranks work; empty: other programs than holdfast-train where the run was submitted");
 
   t.add("supervise.heartbeat_ms", &C::supervise, &Supervise::heartbeat_ms,
         "agents and ranks report this often", at_least(10));
