@@ -1,10 +1,10 @@
-/* The client of Holdfast for any training program: a rank says where it is, hears orders, and votes on what
- * it has written. docs/manual/any-program.md shows how to use it.
+/* The client of Holdfast for any training program: a rank reports its progress, gets orders, and votes on the
+ * checkpoint files that it has written. docs/manual/any-program.md shows how to use it.
  *
- * Nothing is to be configured: the agent that starts a rank says in its environment where it listens. Without
- * an agent every call does nothing. A thread of this library speaks to the agent; no call waits for it but
- * hf_close(), hf_buffer() and hf_seal() wait for copies, and no call ends the program. hf_at() and
- * hf_metrics() take well under a microsecond: no lock and no system call.
+ * No configuration is needed: the agent that starts a rank puts its address into the rank's environment.
+ * Without an agent every call does nothing. A thread of this library talks to the agent. Only hf_close()
+ * waits for it; hf_buffer() and hf_seal() wait for copies; no call ends the program. hf_at() and hf_metrics()
+ * take well under a microsecond: no lock and no system call.
  *
  * One process is one rank. hf_at() and hf_metrics() are for one thread at a time, the others for any. A child
  * of fork() has no client: every call in it does nothing. */
@@ -27,8 +27,8 @@ extern "C" {
 #define HF_API
 #endif
 
-/* What a rank is doing. A rank that stays in one of them for much longer than before is taken for hung and
- * its attempt ends, so report at least each step; HF_PAUSED is no hang. */
+/* The activity of a rank. A rank that stays in one phase for much longer than before is taken for hung and
+ * its attempt ends, so report at least each step; HF_PAUSED is never taken for a hang. */
 enum hf_phase {
   HF_STARTING,
   HF_RESTORING,
@@ -42,21 +42,21 @@ enum hf_phase {
   HF_PAUSED
 };
 
-/* Connects in the background to the agent of this node. 1: an agent has started this process. 0: there is
- * none, or a client of this process is open already closed or forked, or the library is older than the
- * header. */
+/* Connects in the background to the agent of this node. Returns 1 if an agent has started this process. 0:
+ * there is no agent; or the client of this process was closed, or this is a fork of it; or the library is
+ * older than the header. */
 HF_API int hf_open_abi(int abi);
 static inline int hf_open(void) { return hf_open_abi(HF_ABI); }
 
-/* Ends the connection. Waits at most 2 s until the agent has the votes and the last words; before that, while
- * named files are read. Also done at exit(). */
+/* Ends the connection. Waits while named files are read, and then at most 2 s until the agent has the votes
+ * and hf_finished() or hf_failed(). exit() calls it, too. */
 HF_API void hf_close(void);
 
 /* `step`: optimizer steps done, -1 before that is known. */
 HF_API void hf_at(int64_t step, enum hf_phase phase);
 
-/* Of the newest step. `loss`: may be NaN. `tokens`: consumed by the run so far. `compute_s`: seconds of this
- * rank's own work in that step, without waiting for others; 0: not known. */
+/* Metrics of the newest step. `loss`: may be NaN. `tokens`: consumed by the run so far. `compute_s`: seconds
+ * of this rank's own work in that step, without waiting for others; 0: not known. */
 HF_API void hf_metrics(double loss, int64_t tokens, double compute_s);
 
 /* Orders in force. Ask after each step on one rank and tell the others, so that all ranks do the same. */
@@ -69,40 +69,40 @@ struct hf_order {
 };
 #define HF_EXIT_STOPPED 75
 
-/* 1: there is one of them. `size`: sizeof(struct hf_order) of the caller. */
+/* Returns 1 if there is an order. `size`: sizeof(struct hf_order) of the caller. */
 HF_API int hf_orders_sized(struct hf_order* order, size_t size);
 static inline int hf_orders(struct hf_order* order) { return hf_orders_sized(order, sizeof *order); }
 
-/* Once, when the state is loaded: steps done in it, and where it came from, "shared" (storage), "local" (the
- * memory of this node), "peer" (of another), or "fresh" (a new start). Left out, the first hf_at() stands for
- * it. */
+/* To be called once, when the state is loaded: steps done in it, and where it came from, "shared" (storage),
+ * "local" (the memory of this node), "peer" (of another), or "fresh" (a new start). Without this call, the
+ * first hf_at() counts instead. */
 HF_API void hf_restored(int64_t step, const char* level);
 
 /* The newest step that all ranks had voted for when this attempt was started, and whose files, where they
  * were named, are not proven damaged; -1: there is none. */
 HF_API int64_t hf_newest(void);
 
-/* What this rank has written of the checkpoint of `step` is complete and synced: `files` of `bytes` together,
- * below `path`. Every rank votes, also one that has written nothing (0 files). The checkpoint is durable once
- * all ranks have voted for it. */
+/* Reports that this rank's part of the checkpoint of `step` is complete and synced: `files` files, `bytes`
+ * together, below `path`. Every rank votes, also one that has written nothing (0 files). The checkpoint is
+ * durable once all ranks have voted for it. */
 HF_API void hf_vote(int64_t step, const char* path, int64_t files, int64_t bytes);
-/* It could not be written. */
+/* Reports that this rank's part could not be written; the checkpoint is then dropped. */
 HF_API void hf_vote_failed(int64_t step, const char* why);
 
 enum hf_outcome { HF_UNDECIDED, HF_DURABLE, HF_DROPPED };
-/* What became of a checkpoint that this attempt has voted on; it may take as long as the slowest rank. */
+/* The outcome of a checkpoint on which this attempt has voted; it is undecided until all ranks have voted. */
 HF_API enum hf_outcome hf_outcome(int64_t step);
 
 /* --- since ABI 2: the files of a checkpoint by name --- */
 
-/* Before hf_vote(): a file of this rank's part of the checkpoint of `step`, complete and synced; `name` is
- * relative to that call's `path`; links in that are followed at that call. Once for each. hf_vote() then
- * leaves `files` and `bytes` to the library: a thread of its own reads the named files and computes their
- * digests, and the vote is cast when it is through. hf_close() waits for that thread as long as it reads on.
+/* Names a file of this rank's part of the checkpoint of `step`, complete and synced; to be called before
+ * hf_vote(), once for each file. `name` is relative to the `path` of hf_vote(), which follows links in that
+ * path. hf_vote() then ignores its `files` and `bytes`: a thread of the library reads the named files and
+ * computes their digests, and then casts the vote. hf_close() waits for that thread as long as it reads on.
  * All ranks that have files must name them; then the checkpoint has a manifest, which holdfast ckpt shows and
- * verifies, and an attempt does not begin from one whose files are damaged. They lie on storage that all
- * nodes see, and are not written again: of a file that the next checkpoint overwrites nothing is known then.
- * Where one is not below `path`, or its name is not UTF-8 without control characters, the files are only
+ * verifies, and no attempt begins from one whose files are damaged. The files must be on storage that all
+ * nodes see, and must not be written again: a checkpoint of which a file was overwritten cannot be checked.
+ * If a file is not below `path`, or its name is not UTF-8 without control characters, the files are only
  * counted, and stderr says so. */
 HF_API void hf_vote_file(int64_t step, const char* name);
 
@@ -110,9 +110,9 @@ HF_API void hf_vote_file(int64_t step, const char* name);
  * failure ---
  *
  * They outlive the process, and are copied to another node. There are two generations: one is written while
- * the other one is whole. The first hf_buffer() after hf_seal() gives up the older one: ranks that wait for
- * each other between these two calls, as a collective of the next step does, always have a state in common.
- * Where a call cannot be carried out it says why on stderr. */
+ * the other one is complete. The first hf_buffer() after hf_seal() gives up the older one: ranks that wait
+ * for each other between these two calls, for example in a collective of the next step, always have a state
+ * in common. A call that fails says why on stderr. */
 
 /* Memory for `bytes` of the next generation: ask anew after each seal, for every buffer. What is in it is not
  * defined. Waits up to 60 s while this generation is being copied to another node. `name`: 1 to 64 letters,
@@ -129,16 +129,16 @@ HF_API int hf_seal(int64_t step);
  * is newer. */
 HF_API int64_t hf_sealed(void);
 
-/* A buffer of that state, whose checksum holds, to be read until the first hf_seal(). Says hf_restored(),
- * too. NULL: it has no such buffer, or is damaged: then end with hf_failed(), and a later attempt starts from
- * another one: the next, if it is damaged, else the one after two that ended so. */
+/* A buffer of that state, with the right checksum, to be read until the first hf_seal(). Calls hf_restored(),
+ * too. NULL: the state has no such buffer, or is damaged: then end with hf_failed(), and a later attempt
+ * starts from another state: the next attempt if it is damaged, else the attempt after two that ended so. */
 HF_API const void* hf_load(const char* name, size_t* bytes);
 
 /* --- to the end --- */
 
 /* The rank has done all its steps; the process then ends with 0. */
 HF_API void hf_finished(int64_t step);
-/* The rank gives up; the process then ends with `exit_code`. `text` is what people are shown. */
+/* The rank gives up; the process then ends with `exit_code`. `text` is the reason, for people. */
 HF_API void hf_failed(int exit_code, const char* text);
 
 #ifdef __cplusplus

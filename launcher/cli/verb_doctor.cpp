@@ -220,10 +220,8 @@ void add_doctor(CLI::App& app, int& exit_code) {
   verb->footer(
       "The exit codes of this verb are those of monitoring plugins: 0 ok, 1 warning, 2 critical, 3 unknown.\n"
       "--gate is for scripts that only need to know whether to continue, and for SLURM's Prolog, whose "
-      "failure\n"
-      "drains the node. SLURM ignores the exit code of a HealthCheckProgram, which must drain the node "
-      "itself "
-      "(docs/manual/failures.md).\n"
+      "failure drains the node. SLURM ignores the exit code of a HealthCheckProgram, which must drain the "
+      "node itself (docs/manual/failures.md).\n"
       "--nodes and --network need a folder that every node sees: the first --path, else the current folder.");
   verb->callback([options, &exit_code] {
     try {

@@ -24,7 +24,7 @@ void add_report(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand(
       "report", "Print a report of a run as one HTML file: result, plots, time, failures, settings");
   auto options = std::make_shared<ReportOptions>();
-  verb->add_option("RUN", options->run, "The run directory, or the job's id")->required();
+  verb->add_option("RUN", options->run, "The run directory, its name in runs/, or the job's id")->required();
   verb->add_option("-o,--output", options->file, "Write it to this file instead of standard output");
   verb->add_flag("--markdown", options->markdown, "Markdown, without plots");
   verb->callback([options, &exit_code] {

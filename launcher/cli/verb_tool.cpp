@@ -39,7 +39,7 @@ void add_generate(CLI::App& app, int&) {
   add_tool_verb(app, "generate", "Generate text with a model: continue texts, or answer");
 }
 void add_eval(CLI::App& app, int&) {
-  add_tool_verb(app, "eval", "Loss and perplexity of a model on a token file");
+  add_tool_verb(app, "eval", "Measure the loss and perplexity of a model on a token file");
 }
 
 }  // namespace holdfast::launcher

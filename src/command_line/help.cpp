@@ -61,8 +61,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_opts(const CLI::Option* option) const override {
     if (option->get_positional()) return "";
     std::string out;
-    if (option->get_type_size() != 0 && !option->get_type_name().empty())
-      out += " " + option->get_type_name();
+    if (option->get_type_size() != 0 && !option->get_type_name().empty()) out += " " + shown_type(*option);
     if (!option->get_default_str().empty()) out += " (" + option->get_default_str() + ")";
     if (option->get_required()) out += ", required";
     return out;
@@ -109,6 +108,12 @@ int help_width() {
   if (::isatty(STDOUT_FILENO) == 0 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
     return usual_width;
   return std::clamp<int>(size.ws_col, narrowest, widest);
+}
+
+std::string shown_type(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const auto limits = type.find(':');
+  return limits == std::string::npos || type.compare(limits, 2, ":{") == 0 ? type : type.substr(0, limits);
 }
 
 std::string wrapped(const std::string& text, int width, int indent) {

@@ -14,6 +14,9 @@ int help_width();
 /// text stay, and so does a line that begins with a space. Columns are counted in bytes.
 std::string wrapped(const std::string& text, int width, int indent = 0);
 
+/// The type of an option's value without the limits that the parser appends, but with a list of values.
+std::string shown_type(const CLI::Option& option);
+
 /// For the outermost App, before its verbs are added: these inherit it.
 std::shared_ptr<CLI::FormatterBase> help_formatter(int width);
 

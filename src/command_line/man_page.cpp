@@ -4,6 +4,8 @@
 
 #include <sstream>
 
+#include "src/command_line/help.hpp"
+
 namespace holdfast::command_line {
 namespace {
 
@@ -43,7 +45,7 @@ std::string spelled(const CLI::Option* option) {
   std::string out;
   for (const auto& name : option->get_snames()) out += (out.empty() ? "-" : ", -") + name;
   for (const auto& name : option->get_lnames()) out += (out.empty() ? "--" : ", --") + name;
-  if (option->get_type_size() != 0 && !option->get_type_name().empty()) out += " " + option->get_type_name();
+  if (option->get_type_size() != 0 && !option->get_type_name().empty()) out += " " + shown_type(*option);
   return out;
 }
 

@@ -129,9 +129,10 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("rank.launch", &C::rank, &Rank::launch,
         "do agents serve PMIx to it? mpi: yes; direct: no; auto: if it is holdfast-train",
         one_of({"auto", "mpi", "direct"}));
-  t.add("rank.kind", &C::rank, &Rank::kind,
-        "client: it speaks to its agent; sigterm: it saves on SIGTERM and ends; plain: neither; auto: plain, "
-        "unless it speaks");
+  t.add(
+      "rank.kind", &C::rank, &Rank::kind,
+      "client: it uses the client; sigterm: it saves on SIGTERM and ends; plain: neither; auto: plain, until "
+      "it uses the client");
   t.add("rank.environment", &C::rank, &Rank::environment, "\"NAME=value\" added for every rank");
   t.add("rank.warm", &C::rank, &Rank::warm,
         "modules that are imported before a Python program needs them, in interpreters that wait");
@@ -141,15 +142,15 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("supervise.heartbeat_ms", &C::supervise, &Supervise::heartbeat_ms,
         "agents and ranks report this often", at_least(10));
   t.add("supervise.node_silence_ms", &C::supervise, &Supervise::node_silence_ms,
-        "an agent silent for so long is lost", at_least(1));
+        "a node whose agent is silent for so long is lost", at_least(1));
   t.add("supervise.leader_silence_ms", &C::supervise, &Supervise::leader_silence_ms,
-        "a leader silent for so long is succeeded", at_least(1));
-  t.add("supervise.start_s", &C::supervise, &Supervise::start_s, "every rank has called home by then",
-        at_least(1));
+        "when the leader is silent for so long, another agent is elected", at_least(1));
+  t.add("supervise.start_s", &C::supervise, &Supervise::start_s,
+        "s from the start of an attempt in which all ranks must connect", at_least(1));
   t.add("supervise.step_s", &C::supervise, &Supervise::step_s, "a rank without progress for so long is hung",
         at_least(1));
   t.add("supervise.hang_factor", &C::supervise, &Supervise::hang_factor,
-        "times what a phase has taken so far, or is planned: then a rank is hung", at_least(1));
+        "a rank is hung when a phase takes this many times as long as so far, or as planned", at_least(1));
   t.add("supervise.hang_floor_s", &C::supervise, &Supervise::hang_floor_s, "... but not before so long",
         at_least(1));
   t.add("supervise.hang_outside_s", &C::supervise, &Supervise::hang_outside_s,
@@ -161,11 +162,12 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("supervise.stop_s", &C::supervise, &Supervise::stop_s,
         "ranks asked to end get so long before SIGKILL", at_least(0));
   t.add("supervise.max_restarts", &C::supervise, &Supervise::max_restarts,
-        "attempts that the program may end between two checkpoints", at_least(0));
+        "attempts that may end by a fault of the program between two checkpoints", at_least(0));
   t.add("supervise.max_same_step", &C::supervise, &Supervise::max_same_step,
-        "attempts in a row that the program may end at one step with one error", at_least(1));
+        "attempts in a row that may end by a fault of the program at one step with one error", at_least(1));
   t.add("supervise.max_without_checkpoint", &C::supervise, &Supervise::max_without_checkpoint,
-        "attempts in a row that the program may end without bringing the run further", at_least(1));
+        "attempts in a row that may end by a fault of the program without a new step or checkpoint",
+        at_least(1));
   t.add("supervise.infrastructure_s", &C::supervise, &Supervise::infrastructure_s,
         "the infrastructure may end attempts for so long; then the job goes back into the queue",
         at_least(0));
@@ -177,7 +179,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("supervise.min_nodes", &C::supervise, &Supervise::min_nodes,
         "active nodes to which the run may shrink; 0: it never does", at_least(0));
   t.add("supervise.when_short", &C::supervise, &Supervise::when_short,
-        "spares have run out: auto, shrink, requeue or stop");
+        "what to do when spares have run out: auto, shrink, requeue or stop");
   t.add("supervise.check_spares_s", &C::supervise, &Supervise::check_spares_s,
         "seconds between checks of idle spares; 0: none", at_least(0));
   t.add("supervise.ledger", &C::supervise, &Supervise::ledger,
@@ -213,7 +215,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("train.seed", &C::train, &Train::seed, "of the initial weights", at_least(0));
 
   t.add("train.activation_checkpointing", &C::train, &Train::activation_checkpointing,
-        "what the backward pass computes again");
+        "what the backward pass recomputes");
   t.add("train.device", &C::train, &Train::device, "auto, cpu or cuda");
   t.add("train.deterministic", &C::train, &Train::deterministic, "the same bits at every run on a GPU");
   t.add(
@@ -314,7 +316,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("checkpoint.read_back", &C::checkpoint, &Checkpoint::read_back,
         "how much of its file a writer reads again before it votes");
   t.add("checkpoint.commit_s", &C::checkpoint, &Checkpoint::commit_s,
-        "all ranks' votes are in by then, or it is dropped", at_least(1));
+        "s in which all votes must follow the first, else the checkpoint is dropped", at_least(1));
   t.add("checkpoint.drain_s", &C::checkpoint, &Checkpoint::drain_s,
         "time for the last checkpoint of a run that is told to end", at_least(1));
   t.add("checkpoint.read_patience_s", &C::checkpoint, &Checkpoint::read_patience_s,

@@ -1,5 +1,5 @@
-"""The client of Holdfast for any training program: a rank says where it is, hears orders, and votes on what it has
-written. docs/manual/any-program.md shows how to use it.
+"""The client of Holdfast for any training program: a rank reports its progress, gets orders, and votes on the checkpoint
+files that it has written. docs/manual/any-program.md shows how to use it.
 
     import holdfast
 
@@ -9,9 +9,9 @@ written. docs/manual/any-program.md shows how to use it.
     hf.vote(step, path, files=["rank-0.pt"])    # by name, with digests; or files=1, bytes=1000
     hf.finished(step)
 
-Nothing is to be configured: the agent that starts a rank says in its environment where it listens. A thread of the
-client speaks to the agent; no call waits for it but close(), for at most 2 s, buffer() waits for a copy of what it is to
-write over, and no call ends the program. One process is one rank; a child of fork() has no client.
+No configuration is needed: the agent that starts a rank puts its address into the rank's environment. A thread of the
+client talks to the agent. Only close() waits for it, at most 2 s (and before that while named files are read); buffer() and
+seal() wait for copies. No call ends the program. One process is one rank; a child of fork() has no client.
 """
 
 from holdfast._buffers import BuffersError

@@ -15,9 +15,9 @@ plain ones or DTensors (FSDP2), of which each rank keeps its own part.
     step += 1
     snapshots.save({"model": model.state_dict(), "optim": optimizer.state_dict()}, step)  # every rank; copies while the next step begins
 
-A step is never redone but the one that was under way, and the one before it if its copy was. What is saved is copied
-and sealed in a thread. Where something else than step() changes parameters, or what the optimizers keep of them, it calls
-wait_copied() before.
+After a failure only the step that was under way is done again, and the one before it if its state was not yet copied. A
+thread copies and seals what is saved. Code other than step() that changes parameters, or the optimizers' state of them, has
+to call wait_copied() before.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class StateDict:
 
     def __init__(self, hf: Client, *optimizers: torch.optim.Optimizer, name: str = "state") -> None:
         """`optimizers`: all of them. Their parameters and what they keep of these are copied while the next step begins, and
-        each step() waits until they are. Everything else is copied before save() returns."""
+        each step() waits for that. Everything else is copied before save() returns."""
         self._hf, self._name, self._optimizers = hf, name, optimizers
         self._works = hf.supervised
         self._thread: Optional[threading.Thread] = None

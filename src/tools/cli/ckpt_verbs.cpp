@@ -43,17 +43,17 @@ void add_looking(CLI::App& ckpt, int& exit_code) {
   add<LookOptions>(ckpt, exit_code, "ls", "List the committed checkpoints, newest first, and the local level",
                    add_look, [](const auto& o) { return ckpt_ls(o.path, o.json, std::cout); });
   add<LookOptions>(ckpt, exit_code, "show",
-                   "Tensors, shapes, types, levels, digests and facts of a checkpoint", add_look,
+                   "Show tensors, shapes, types, levels, digests and facts of a checkpoint", add_look,
                    [](const auto& o) { return ckpt_show(o.path, o.json, std::cout); });
   add<LookOptions>(ckpt, exit_code, "verify", "Check every byte; exit code 1 when anything is damaged",
                    add_look, [](const auto& o) { return ckpt_verify(o.path, o.json, std::cout); });
   add<DiffOrder>(
       ckpt, exit_code, "diff",
-      "What differs between two checkpoints; exit code 0 when their states are the same",
+      "Show what differs between two checkpoints; exit code 0 when their states are the same",
       [](CLI::App& command, DiffOrder& o) {
         add_path(command, "before", o.before);
         add_path(command, "after", o.after);
-        command.add_flag("--values", o.values, "Read the tensors that differ, and say by how much");
+        command.add_flag("--values", o.values, "Read the tensors that differ, and show by how much");
         command.add_flag("--json", o.json, "Print JSON");
       },
       [](const auto& o) { return ckpt_diff(o, std::cout); });
@@ -66,8 +66,8 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
   };
   add<Export>(
       ckpt, exit_code, "export",
-      "The model as a Hugging Face folder, or its weights as a safetensors file; adapters as a PEFT folder; "
-      "the whole state for torch.distributed.checkpoint",
+      "Write the model as a Hugging Face folder, or its weights as a safetensors file; adapters as a PEFT "
+      "folder; the whole state for torch.distributed.checkpoint",
       [](CLI::App& command, Export& o) {
         add_path(command, "path", o.path);
         auto* const out =
@@ -80,37 +80,39 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
         auto* const dcp =
             command
                 .add_option("--dcp", o.dcp,
-                            "The folder to write, for torch.distributed.checkpoint; a python3 with torch "
-                            "does it")
+                            "The folder to write, for torch.distributed.checkpoint; needs a python3 with "
+                            "torch")
                 ->type_name("DIR")
                 ->excludes(out)
                 ->excludes(file);
         command.add_flag("--weights-only", o.weights_only, "With --dcp: without the moments")->needs(dcp);
-        auto* const polyglot =
-            command.add_flag("--polyglot", o.polyglot, "One file that is valid safetensors and valid HDF5");
+        auto* const polyglot = command.add_flag("--polyglot", o.polyglot,
+                                                "Write one file that is valid safetensors and valid HDF5");
         command
             .add_option("--dtype", o.dtype,
-                        "fp32, bf16 or fp16 (rounded to nearest, ties to even); else as it was imported, "
-                        "or with --merge as the base is; or fp32")
+                        "fp32, bf16 or fp16 (rounded to nearest, ties to even). Default: as imported, with "
+                        "--merge as the base, else fp32")
+            ->type_name("TYPE")
             ->transform(CLI::CheckedTransformer(std::map<std::string, std::string>{
                 {"fp32", "fp32"}, {"f32", "fp32"}, {"bf16", "bf16"}, {"fp16", "fp16"}, {"f16", "fp16"}}));
         polyglot->excludes(dcp);
-        command.add_option("--shard-size", o.shard_bytes, "Of each file of a folder, at most (5GB)")
+        command.add_option("--shard-size", o.shard_bytes, "Largest size of a file in a folder (5GB)")
+            ->type_name("SIZE")
             ->transform(CLI::AsSizeValue(true))
             ->check(CLI::PositiveNumber)
             ->excludes(dcp);
         command
             .add_option(
                 "--tokenizer", o.tokenizer,
-                "Folder whose tokenizer goes into the new one, or a SentencePiece model (what made the run's "
+                "Folder whose tokenizer is copied, or a SentencePiece model (default: what made the run's "
                 "tokens)")
             ->type_name("PATH")
             ->excludes(dcp);
         auto* const merge = command.add_flag(
             "--merge", o.merge,
-            "The model that adapters (also of a PEFT folder) were trained on, with them added");
+            "Write the whole model of adapters (also of a PEFT folder): their base with them added");
         merge->excludes(dcp);
-        command.add_option("--base", o.base, "The weights to add them to; else those that they name")
+        command.add_option("--base", o.base, "With --merge: the base, if it is not where the adapters say")
             ->type_name("PATH")
             ->needs(merge);
       },
@@ -127,16 +129,18 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
     std::string moments = "fp32";
   };
   add<Import>(
-      ckpt, exit_code, "import", "A checkpoint of step 0 from safetensors, to start training from",
+      ckpt, exit_code, "import", "Make a checkpoint of step 0 from safetensors, to start training from",
       [](CLI::App& command, Import& o) {
         add_path(command, "source", o.source,
                  "A .safetensors file, the .index.json of a sharded one, or a folder with either");
         add_path(command, "out", o.out, "A folder for the checkpoint, made when it is not there");
         command
             .add_option("--model", o.model,
-                        "A name in configs/models, or a path to a model file; else the config.json beside it")
+                        "A name in configs/models, or a model file (default: the config.json beside it)")
             ->type_name("MODEL");
-        command.add_option("--moments", o.moments, "Type of the moments, as [precision] moments will be")
+        command
+            .add_option("--moments", o.moments,
+                        "Type of the moments: that of precision.moments in the later run (fp32)")
             ->check(CLI::IsMember({"fp32", "bf16"}));
       },
       [](Import& o) {
@@ -148,7 +152,7 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
     std::filesystem::path path, out;
   };
   add<Consolidate>(
-      ckpt, exit_code, "consolidate", "One plain HDF5 file with all tensors whole",
+      ckpt, exit_code, "consolidate", "Write one plain HDF5 file with all tensors whole",
       [](CLI::App& command, Consolidate& o) {
         add_path(command, "path", o.path);
         add_path(command, "out", o.out, "The file to write");
@@ -172,9 +176,9 @@ void add_keeping(CLI::App& ckpt, int& exit_code) {
         command.add_option("--keep", o.keep, "Newest checkpoints to keep")->check(CLI::Range(1, 1 << 30));
         command.add_option("--archive-h", o.archive_h, "Keep the first of every so many hours; 0: none")
             ->check(CLI::NonNegativeNumber);
-        command.add_flag("--dry-run", o.dry_run, "Say what would go, and change nothing");
+        command.add_flag("--dry-run", o.dry_run, "Print what would be removed, and change nothing");
         command.add_flag("--json", o.json, "Print JSON");
-        command.add_flag("--force", o.force, "Although the job that owns it has not said that it is over");
+        command.add_flag("--force", o.force, "Also while a job may still own the run");
       },
       [](const auto& o) { return ckpt_prune(o, std::cout); });
   struct Pin {
@@ -187,7 +191,7 @@ void add_keeping(CLI::App& ckpt, int& exit_code) {
         unpin ? "Let retention take a checkpoint again" : "Keep a checkpoint whatever retention says",
         [](CLI::App& command, Pin& o) {
           add_path(command, "path", o.path);
-          command.add_option("--step", o.step, "Of a folder: this step instead of the newest sound one")
+          command.add_option("--step", o.step, "In a folder: this step instead of the newest sound one")
               ->check(CLI::NonNegativeNumber);
         },
         [unpin](const auto& o) { return ckpt_pin(o.path, o.step, unpin, std::cout); });
@@ -196,8 +200,9 @@ void add_keeping(CLI::App& ckpt, int& exit_code) {
 }  // namespace
 
 void add_ckpt(CLI::App& app, int& exit_code) {
-  CLI::App* ckpt = app.add_subcommand("ckpt", "Look at checkpoints, convert them, and say which stay")
-                       ->require_subcommand(1);
+  CLI::App* ckpt =
+      app.add_subcommand("ckpt", "Show, verify and convert checkpoints, and choose which are kept")
+          ->require_subcommand(1);
   add_looking(*ckpt, exit_code);
   add_converting(*ckpt, exit_code);
   add_keeping(*ckpt, exit_code);

@@ -26,7 +26,8 @@ void add_text(CLI::App& verb, PrepareOptions& options) {
   verb.add_option("--tokenizer-out", s.tokenizer_out,
                   "Where to keep the model (a trained one: beside the output)")
       ->type_name("FILE");
-  verb.add_option("--vocabulary", s.vocabulary, "Of raw tokens, instead of a tokenizer")->type_name("N");
+  verb.add_option("--vocabulary", s.vocabulary, "Vocabulary size of raw tokens, if there is no tokenizer")
+      ->type_name("N");
   verb.add_option("--document-start", s.document_start, "Raw tokens: the one that begins a document")
       ->type_name("TOKEN");
   verb.add_flag("--no-document-end", options.no_document_end, "Put no end token behind documents");
@@ -35,7 +36,8 @@ void add_text(CLI::App& verb, PrepareOptions& options) {
 void add_choice(CLI::App& verb, PrepareOptions& options) {
   corpus::Settings& s = options.settings;
   verb.add_option("--dedupe", options.dedupe, "Leave duplicates out: none, exact, near")->type_name("WHICH");
-  verb.add_option("--similarity", s.similarity, "From which on documents are nearly equal (0.8)")
+  verb.add_option("--similarity", s.similarity,
+                  "Similarity from which on documents count as near duplicates (0.8)")
       ->type_name("SHARE");
   verb.add_option("--val-fraction", s.val_fraction, "Part of the text, kept apart in OUTPUT.val.EXT")
       ->type_name("FRACTION");

@@ -23,84 +23,86 @@ void add_model(CLI::App& verb, ModelOrder& model) {
 CLI::Validator types() { return CLI::IsMember({"fp32", "bf16"}); }
 
 void add_input(CLI::App& verb, GenerateOrder& o) {
-  verb.add_option("--prompt", o.prompts, "A text to go on with; may be given several times")
+  verb.add_option("--prompt", o.prompts, "A text to continue; repeatable")
       ->type_name("TEXT")
       ->take_all()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb.add_option("--file", o.file,
-                  "A prompt a line; of *.jsonl {\"prompt\": TEXT}, or with --chat a conversation")
+                  "A file with a prompt a line; in *.jsonl {\"prompt\": TEXT}, or with --chat a conversation")
       ->type_name("FILE");
-  verb.add_flag("--chat", o.chat, "Prompts are what a user says: written as the model's chat template wants");
-  verb.add_option("--system", o.system, "With --chat: what the system says first")->type_name("TEXT");
-  verb.add_option("--tokenizer", o.tokenizer,
-                  "Folder, tokenizer.json or SentencePiece model (what lies beside the model, or made the "
-                  "run's tokens)")
+  verb.add_flag("--chat", o.chat, "Prompts are messages of a user, for the model's chat template");
+  verb.add_option("--system", o.system, "With --chat: the system message")->type_name("TEXT");
+  verb.add_option(
+          "--tokenizer", o.tokenizer,
+          "Folder, tokenizer.json or SentencePiece model (default: the one beside the model, or the one "
+          "that made the run's tokens)")
       ->type_name("PATH");
 }
 
 void add_writing(CLI::App& verb, GenerateOrder& o) {
-  verb.add_option("--max-tokens", o.max_tokens, "Of an answer, at most (256)")
+  verb.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens (256)")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
   verb.add_option("--temperature", o.sampling.temperature,
-                  "0: always the likeliest token (default); 1: as likely as the model says")
+                  "0: always the most likely token (default); 1: by the model's probabilities")
       ->type_name("T");
-  verb.add_option("--top-k", o.sampling.top_k, "Draw from the K likeliest tokens; 0: from all")
+  verb.add_option("--top-k", o.sampling.top_k, "Sample from the K most likely tokens; 0: from all")
       ->type_name("K");
   verb.add_option("--top-p", o.sampling.top_p,
-                  "Draw from the likeliest tokens that together have probability P (1)")
+                  "Sample from the most likely tokens that together have probability P (1)")
       ->type_name("P");
-  verb.add_option("--seed", o.sampling.seed, "Of what is drawn (1): the same seed writes the same")
-      ->type_name("N");
+  verb.add_option("--seed", o.sampling.seed, "Seed of the sampling (1)")->type_name("N");
   verb.add_option("--dtype", o.dtype, "Weights and arithmetic: fp32 (default) or bf16")
       ->type_name("TYPE")
       ->check(types());
-  verb.add_option("--batch", o.batch, "Texts at a time (8); changes none of them")
+  verb.add_option("--batch", o.batch, "Texts at a time (8); they do not depend on it")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
-  verb.add_flag("--json", o.json, "A line of JSON for each prompt: texts, tokens, and why it ended");
+  verb.add_flag("--json", o.json, "Print a line of JSON for each prompt: texts, tokens, and why it ended");
 }
 
 void add_generate(CLI::App& app, int& exit_code) {
   const auto order = std::make_shared<GenerateOrder>();
-  CLI::App* verb = app.add_subcommand("generate", "Let a model write: go on with texts, or answer");
+  CLI::App* verb = app.add_subcommand("generate", "Generate text with a model: continue texts, or answer");
   add_model(*verb, order->model);
   add_input(*verb, *order);
   add_writing(*verb, *order);
   verb->footer(
-      "Without prompts each line of the input is one, answered as it is written; with --chat they are one\n"
-      "conversation. Computed on this machine's CPUs.");
+      "Without prompts, each line of standard input is a prompt; with --chat all lines are one conversation. "
+      "Runs on this machine's CPUs.");
   verb->callback([order, &exit_code] { exit_code = generate(*order, std::cin, std::cout); });
 }
 
 void add_eval(CLI::App& app, int& exit_code) {
   const auto order = std::make_shared<EvalOrder>();
-  CLI::App* verb = app.add_subcommand("eval", "Loss and perplexity of a model on a token file");
+  CLI::App* verb = app.add_subcommand("eval", "Measure the loss and perplexity of a model on a token file");
   add_model(*verb, order->model);
-  verb->add_option("--tokens", order->tokens, "Token file, as data prepare makes it")
+  verb->add_option("--tokens", order->tokens, "Token file, made by data prepare")
       ->required()
       ->type_name("FILE");
-  verb->add_option("--sequence", order->sequence,
-                   "Tokens of a sample (the file's rows, else as the run has it, else up to 2048)")
+  verb->add_option(
+          "--sequence", order->sequence,
+          "Tokens of a sample (default: the length of the file's rows, else the run's, else up to 2048)")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 30));
-  verb->add_option("--samples", order->samples, "The first so many samples of the file (all)")
+  verb->add_option("--samples", order->samples, "How many samples, from the first (default: all)")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62));
   verb->add_option("--micro-batch", order->micro_batch,
-                   "Samples computed together (as the run has it, else 1)")
+                   "Samples computed together (default: the run's, else 1)")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 20));
   verb->add_option("--dtype", order->dtype,
-                   "Weights and arithmetic: fp32 or bf16 (as the run has it, else fp32)")
+                   "Weights and arithmetic: fp32 or bf16 (default: the run's, else fp32)")
       ->type_name("TYPE")
       ->check(types());
   verb->add_flag("--json", order->json, "Print JSON");
   verb->footer(
-      "With a run's data.validation and as many samples as its [eval] has, this is its held-out loss to the\n"
-      "last bit, if the run computes on CPUs, without 8-bit products and on a whole base. Computed on this\n"
-      "machine's CPUs.");
+      "With a run's data.validation and as many samples as its [eval] has, this is its held-out loss to the "
+      "last bit, if the run computes on CPUs, without 8-bit products and without an 8- or 4-bit base. Runs "
+      "on "
+      "this machine's CPUs.");
   verb->callback([order, &exit_code] { exit_code = evaluate(*order, std::cout); });
 }
 
