@@ -6,6 +6,8 @@
 #   torchrun   --nnodes=2 on three nodes (the third waits), else as it comes: the process group gives up after 1800 s
 #   tuned      the same at the best that was found: group 10 s, rendezvous last_call 1 s and keep-alive 1 s,
 #              TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, monitor interval 0.1 s
+#   nospare    tuned on two nodes, with none that waits. Where one waits and no node is lost, the three agents may take the two
+#              places from each other again and again, and no step comes: this is torchrun's best for a rank
 #   nvrx       NVIDIA's ft_launcher 0.4.1 on three nodes: heartbeats of 5 s, the same rendezvous and group
 #   requeue    sbatch --requeue of a bare srun; SlurmdTimeout is 20 s here, and 300 s by default
 # and each with one fault after the other, ROUNDS times:
@@ -21,7 +23,7 @@
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(realpath "$1") rounds=${2:-5}
-read -r -a launchers <<<"${HOLDFAST_BENCH_LAUNCHERS:-holdfast client buffers torchrun tuned nvrx requeue}"
+read -r -a launchers <<<"${HOLDFAST_BENCH_LAUNCHERS:-holdfast client buffers torchrun tuned nospare nvrx requeue}"
 read -r -a faults <<<"${HOLDFAST_BENCH_FAULTS:-node rank stopped host}"
 # shellcheck source=scripts/torch_env.sh
 source "$source/scripts/torch_env.sh"
@@ -68,7 +70,10 @@ meeting='--nnodes=2 --nproc-per-node=2 --max-restarts=100 --rdzv-id=1 --rdzv-bac
 script() { echo "/shared/home/versus_torch.py --folder /shared/home/$name"; }
 tuning='--monitor-interval=0.1 --rdzv-conf=last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3'
 launch_torchrun() { launch_sbatch 3 1 "python3 -m torch.distributed.run $meeting $(script)"; }
-launch_tuned() { launch_sbatch 3 1 "env TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 python3 -m torch.distributed.run $meeting $tuning $(script) --group-timeout-s 10"; }
+launch_tuned() { # NODES=3
+  launch_sbatch "${1:-3}" 1 "env TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 python3 -m torch.distributed.run $meeting $tuning $(script) --group-timeout-s 10"
+}
+launch_nospare() { launch_tuned 2; }
 launch_nvrx() {
   launch_sbatch 3 1 "env TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 python3 -m nvidia_resiliency_ext.fault_tolerance.launcher $meeting $tuning" \
     "--ft-initial-rank-heartbeat-timeout=60 --ft-rank-heartbeat-timeout=5 --ft-workload-check-interval=0.5 $(script) --nvrx --group-timeout-s 10"
