@@ -5,11 +5,14 @@
 #include "launcher/agent/ranks/programs.hpp"
 #include "launcher/cli/tool.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "src/base/env.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
 void become_tool(const std::vector<std::string>& words) {
   const std::string program = find_program("holdfast-tool").string();
+  // Threads that spin at barriers are many times slower where other processes want the cores, too.
+  if (constexpr const char* policy = "OMP_WAIT_POLICY"; !env::get(policy)) env::set(policy, "passive");
   std::vector<const char*> argv = {program.c_str()};
   for (const auto& word : words) argv.push_back(word.c_str());
   argv.push_back(nullptr);
