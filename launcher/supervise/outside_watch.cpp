@@ -18,6 +18,7 @@ constexpr double busy_share = 0.5;    // ... and more is spinning
 constexpr double stale_part = 0.8;    // of a recorded silence, over the one that is known
 constexpr double earlier_s = 3;       // so much before all others a rank fell silent
 constexpr double longest_start_s = 3600;
+constexpr double between_counts_s = 0.2;  // each asks all ranks, and thousands may report in a second
 
 }  // namespace
 
@@ -32,7 +33,7 @@ OutsideWatch::OutsideWatch(const config::Supervise& limits,
 
 void OutsideWatch::new_attempt() {
   ranks_.clear();
-  first_life_ = last_life_ = -1;
+  first_life_ = last_life_ = counted_at_ = -1;
 }
 
 /// When the eighth part of the ranks that showed life last had shown it; < 0: they have not yet.
@@ -53,6 +54,8 @@ void OutsideWatch::seen(int node, const control::RankSeen& what, double now) {
     rank.life_at = std::max(rank.life_at, now - 1e-3 * static_cast<double>(what.still_ms));
   rank.cpu_share = 1e-2 * static_cast<double>(what.cpu_percent);
   rank.state = what.state.empty() ? '?' : what.state.front();
+  if (counted_at_ >= 0 && now - counted_at_ < between_counts_s) return;
+  counted_at_ = now;
   const double life = last_life();
   if (life < 0) return;
   if (first_life_ < 0) first_life_ = last_life_ = life;

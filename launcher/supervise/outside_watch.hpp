@@ -64,6 +64,7 @@ class OutsideWatch {
   std::map<int, Rank> ranks_;
   double first_life_ = -1, last_life_ = -1;  ///< of the run, in this attempt; < 0: none yet
   double longest_ = 0;                       ///< silence between two of them, in any attempt
+  double counted_at_ = -1;                   ///< when the ranks were counted last; < 0: not yet
   /// A hang that may have been none.
   struct Doubt {
     double silence_s = 0;  ///< counts as one that was seen, ...
