@@ -539,6 +539,7 @@ void hf_close(void) {
 
 void hf_at(int64_t step, enum hf_phase phase) {
   if (!is_on()) return;
+  if (step < -1) step = -1;
   if (step >= 0 && slot.first_step < 0) __atomic_store_n(&slot.first_step, step, __ATOMIC_RELAXED);
   __atomic_store_n(&slot.step, step, __ATOMIC_RELAXED);
   __atomic_store_n(&slot.phase, (int)phase, __ATOMIC_RELAXED);

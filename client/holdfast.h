@@ -6,8 +6,8 @@
  * waits for it; hf_buffer() and hf_seal() wait for copies; no call ends the program. hf_at() and hf_metrics()
  * take well under a microsecond: no lock and no system call.
  *
- * One process is one rank. hf_at() and hf_metrics() are for one thread at a time, the others for any. A child
- * of fork() has no client: every call in it does nothing. */
+ * One process is one rank. hf_at() and hf_metrics() are for one thread at a time, the others for any, and
+ * none for the handler of a signal. A child of fork() has no client: every call in it does nothing. */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
 

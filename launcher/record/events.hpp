@@ -240,6 +240,7 @@ struct AttemptEnded {
   bool reports = true;
   double ran_s = 0;
   bool progress_assumed = false;
+  double unjudged_s = 0;
   std::string admin = {};
 
   static constexpr auto fields = std::tuple(
@@ -265,6 +266,10 @@ struct AttemptEnded {
              "where it does not: from the time when all ranks were up, without the silence of a hang", "s"),
       if_set("progress_assumed", &AttemptEnded::progress_assumed,
              "where it does not: it ran for `supervise.assumed_progress_s`"),
+      if_set("unjudged_s", &AttemptEnded::unjudged_s,
+             "from now on no silence is taken for a hang before an attempt has shown signs of life for so "
+             "long",
+             "s"),
       if_set("admin", &AttemptEnded::admin,
              "a command line for the administrator, where hardware is to blame"));
 };

@@ -35,7 +35,8 @@ events::AttemptEnded end_by(const Failure& failure, const EndFacts& facts) {
           .decided_s = facts.decided_s,
           .evidence = std::move(evidence),
           .advice = failure.advice,
-          .gpu = failure.gpu};
+          .gpu = failure.gpu,
+          .unjudged_s = failure.unjudged_s};
 }
 
 events::AttemptEnded end_with_run(const std::string& status, int attempt, std::int64_t step) {

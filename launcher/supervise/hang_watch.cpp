@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "src/base/text.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -34,14 +35,24 @@ Failure failure_of(const Hang& hang, int node, const std::string& name) {
     failure.evidence = fmt::format(
         "no rank has printed, touched a heartbeat file, or moved bytes over files, network or links for "
         "{:.3g} s "
-        "({:.3g} s are allowed){}{}",
-        hang.still_s, hang.overdue_s, hang.why.empty() ? "" : ": ", hang.why);
+        "({:.3g} s are allowed){}{}{}",
+        hang.still_s, hang.overdue_s, hang.why.empty() ? "" : ": ", hang.why,
+        hang.unjudged_s > 0
+            ? fmt::format(", as in the attempt before. From now on no silence ends an attempt before it has "
+                          "shown signs of life for {}",
+                          duration_text(hang.unjudged_s))
+            : "");
   else if (hang.why.empty())
     failure.evidence =
         fmt::format("rank {} on {} has shown no progress for {:.3g} s", hang.rank, name, hang.overdue_s);
   else
     failure.evidence = fmt::format("rank {} on {} holds up the others for {:.3g} s: {}", hang.rank, name,
                                    hang.overdue_s, hang.why);
+  failure.unjudged_s = hang.unjudged_s;
+  if (hang.unjudged_s > 0)
+    failure.advice =
+        "If the program works without a sign that can be seen from outside, let it touch the file "
+        "$HOLDFAST_HEARTBEAT_FILE once a step, or use the client: then its hangs are found";
   failure.silent_s = hang.still_s;
   failure.phase = hang.phase;
   failure.seen = first_lines(hang.stacks);
@@ -51,8 +62,9 @@ Failure failure_of(const Hang& hang, int node, const std::string& name) {
 }
 
 HangWatch::HangWatch(const config::Supervise& limits, int world,
-                     const std::map<std::string, events::KnownPace>& known, const RankWork& work)
-    : limits_(limits), pace_(limits, world, work), outside_(limits, known) {
+                     const std::map<std::string, events::KnownPace>& known, const RankWork& work,
+                     double unjudged_s)
+    : limits_(limits), pace_(limits, world, work), outside_(limits, known, unjudged_s) {
   pace_.recall(known);
 }
 
@@ -93,7 +105,9 @@ HangWatch::Finding HangWatch::check_outside(int world, bool all_heard, double no
                            .from_outside = true,
                            .named = silence->named},
                           now);
-  if (finding.hang) outside_.taken_for_hung(*silence);
+  if (!finding.hang) return finding;
+  outside_.taken_for_hung(*silence);
+  finding.hang->unjudged_s = outside_.unjudged_s();
   return finding;
 }
 

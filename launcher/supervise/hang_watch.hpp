@@ -22,6 +22,7 @@ struct Hang {
   bool from_outside = false;                       ///< of ranks that do not report
   std::string stacks = {};                         ///< of the rank, where its agent has answered
   bool named = true;                               ///< else nobody is known; it is one of those that wait
+  double unjudged_s = 0;                           ///< Failure::unjudged_s
   control::Phase phase = control::Phase::forward;  ///< that the rank is in
 };
 /// The failure of the attempt; `node` of the rank, and its name.
@@ -31,7 +32,7 @@ Failure failure_of(const Hang& hang, int node, const std::string& name);
 class HangWatch {
  public:
   HangWatch(const config::Supervise& limits, int world, const std::map<std::string, events::KnownPace>& known,
-            const RankWork& work = {});
+            const RankWork& work = {}, double unjudged_s = 0);
 
   void moved(const RankMove& move);  ///< while all ranks run
   void new_attempt();

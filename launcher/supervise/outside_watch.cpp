@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <set>
 #include <tuple>
@@ -18,12 +19,18 @@ constexpr double busy_share = 0.5;    // ... and more is spinning
 constexpr double stale_part = 0.8;    // of a recorded silence, over the one that is known
 constexpr double earlier_s = 3;       // so much before all others a rank fell silent
 constexpr double longest_start_s = 3600;
+constexpr double alike_part = 0.25;       // two times are the same up to this part of the longer one
+constexpr double between_counts_s = 0.2;  // each asks all ranks, and thousands may report in a second
 
 }  // namespace
 
 OutsideWatch::OutsideWatch(const config::Supervise& limits,
-                           const std::map<std::string, events::KnownPace>& known)
+                           const std::map<std::string, events::KnownPace>& known, double unjudged_s)
     : limits_(limits) {
+  if (unjudged_s > 0) {
+    doubt_ = Doubt{.past_s = unjudged_s, .again = true};
+    return;
+  }
   if (const auto recorded = known.find(recorded_as); recorded != known.end()) {
     longest_ = recorded->second.longest;
     known_ = true;
@@ -32,7 +39,7 @@ OutsideWatch::OutsideWatch(const config::Supervise& limits,
 
 void OutsideWatch::new_attempt() {
   ranks_.clear();
-  first_life_ = last_life_ = -1;
+  first_life_ = last_life_ = counted_at_ = -1;
 }
 
 /// When the eighth part of the ranks that showed life last had shown it; < 0: they have not yet.
@@ -53,6 +60,8 @@ void OutsideWatch::seen(int node, const control::RankSeen& what, double now) {
     rank.life_at = std::max(rank.life_at, now - 1e-3 * static_cast<double>(what.still_ms));
   rank.cpu_share = 1e-2 * static_cast<double>(what.cpu_percent);
   rank.state = what.state.empty() ? '?' : what.state.front();
+  if (counted_at_ >= 0 && now - counted_at_ < between_counts_s) return;
+  counted_at_ = now;
   const double life = last_life();
   if (life < 0) return;
   if (first_life_ < 0) first_life_ = last_life_ = life;
@@ -61,7 +70,7 @@ void OutsideWatch::seen(int node, const control::RankSeen& what, double now) {
   last_life_ = life;
   const double lived_s = last_life_ - first_life_;
   if (doubt_ && lived_s > doubt_->past_s) doubt_.reset();
-  const bool past_doubt = !doubt_ || lived_s > longest_start_s;
+  const bool past_doubt = !doubt_ || (!doubt_->again && lived_s > longest_start_s);
   known_ = known_ || (past_doubt && lived_s >= 2.0 * limits_.hang_outside_s);
 }
 
@@ -128,11 +137,17 @@ std::pair<int, std::string> OutsideWatch::culprit() const {
 void OutsideWatch::taken_for_hung(const Silence& silence) {
   const char state = ranks_.at(silence.rank).state;
   if (silence.named && (state == 'T' || state == 't')) return;  // a program that is well stops nobody
-  const double usual_s = bound_s(longest_);
-  doubt_ = Doubt{usual_s, last_life_ - first_life_ + usual_s};
+  const double usual_s = bound_s(longest_), lived_s = last_life_ - first_life_;
+  const auto none = [this](auto holds) {
+    return std::none_of(ranks_.begin(), ranks_.end(), [&](const auto& rank) { return holds(rank.second); });
+  };
+  const bool open = !silence.named && silence.why.empty() &&
+                    none([](const Rank& rank) { return rank.cpu_share < idle_share; });
+  const bool again = open && doubt_ && doubt_->open &&
+                     std::abs(lived_s - doubt_->lived_s) <= alike_part * std::max(lived_s, doubt_->lived_s);
+  doubt_ = Doubt{usual_s, lived_s + usual_s, lived_s, open, again};
   const double now = last_life_ + silence.still_s;
-  known_ = std::none_of(ranks_.begin(), ranks_.end(),
-                        [now](const auto& entry) { return now - entry.second.life_at <= look_life_s; });
+  known_ = !again && none([now](const Rank& rank) { return now - rank.life_at <= look_life_s; });
 }
 
 std::optional<double> OutsideWatch::known() const { return known_ ? std::optional(longest_) : std::nullopt; }

@@ -10,6 +10,9 @@
 //                  an attempt has lived past the time where the other fell silent. Not where a rank was
 //                  stopped. Where a rank still showed signs, the others may show some at their start only:
 //                  none is judged before that time (an hour at most)
+//   two in a row   fell silent at the same time of their lives, nobody is known, and no rank was idle: the
+//                  program may show signs at its start only, and none while it works. None is judged before
+//                  that time
 #include <map>
 #include <optional>
 #include <string>
@@ -24,8 +27,10 @@ namespace holdfast::launcher {
 /// All times are in seconds of one clock.
 class OutsideWatch {
  public:
-  OutsideWatch(const config::Supervise& limits, const std::map<std::string, events::KnownPace>& known);
-  static constexpr const char* recorded_as = "outside";  ///< among the paces
+  /// `unjudged_s`: RunState::unjudged_s.
+  OutsideWatch(const config::Supervise& limits, const std::map<std::string, events::KnownPace>& known,
+               double unjudged_s = 0);
+  static constexpr const char* recorded_as = silence_pace;
 
   void new_attempt();
   void seen(int node, const control::RankSeen& what, double now);
@@ -41,6 +46,9 @@ class OutsideWatch {
   std::optional<Silence> overdue(int world, double now) const;
   /// The silence is taken for a hang.
   void taken_for_hung(const Silence& silence);
+  /// No silence is judged before an attempt has shown signs for longer than this; 0: two in a row that were
+  /// alike are not the reason for it.
+  double unjudged_s() const { return doubt_ && doubt_->again ? doubt_->past_s : 0; }
   /// The longest silence, once it is known.
   std::optional<double> known() const;
   /// A leader that knows only `recorded` would not know it, or allow less than four fifths of the silence.
@@ -64,10 +72,14 @@ class OutsideWatch {
   std::map<int, Rank> ranks_;
   double first_life_ = -1, last_life_ = -1;  ///< of the run, in this attempt; < 0: none yet
   double longest_ = 0;                       ///< silence between two of them, in any attempt
+  double counted_at_ = -1;                   ///< when the ranks were counted last; < 0: not yet
   /// A hang that may have been none.
   struct Doubt {
     double silence_s = 0;  ///< counts as one that was seen, ...
     double past_s = 0;     ///< ... until an attempt has lived for longer than this
+    double lived_s = 0;    ///< until the silence began
+    bool open = false;     ///< nobody is known, and no rank was idle
+    bool again = false;    ///< so was the one before, at the same time
   };
   std::optional<Doubt> doubt_;
   bool known_ = false;

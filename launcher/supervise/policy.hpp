@@ -45,6 +45,8 @@ struct Failure {
   std::vector<std::string> seen;  ///< further evidence
   bool lost_peers = false;        ///< rank_exited: ranks have lost each other, and no other cause is known
   control::Phase phase = control::Phase::forward;  ///< rank_hung: the culprit's
+  double unjudged_s =
+      0;  ///< rank_hung: from now on no silence is taken for a hang (AttemptEnded::unjudged_s)
 };
 const char* name_of(Failure::Kind kind);
 /// Where the cause lies. A node that falls silent is to blame itself, without diagnosis.

@@ -76,6 +76,11 @@ std::vector<StateMove> RestoreLadder::climb(const Facts& facts) {
     return {};
   }
   refused_.insert(facts.refused.begin(), facts.refused.end());
+  for (const Holding& h : holdings_)
+    if (note_.empty() && facts.refused.contains({h.what.step, h.what.attempt}))
+      note_ =
+          fmt::format("step {} of attempt {} is passed over: the program has ended with it again and again",
+                      h.what.step, h.what.attempt);
   const auto next = facts.trusted ? choose_state(holdings_, facts.placement, facts.ranks_per_node,
                                                  std::max<std::int64_t>(facts.durable_step, 0), refused_)
                                   : std::nullopt;

@@ -36,7 +36,7 @@ class Fold {
   Fold(RunState& state, const Envelope& at) : s(state), at_(at) {}
 
   void operator()(const events::LeaderElected& e) const;
-  void operator()(const events::SettingsChanged&) const {}
+  void operator()(const events::SettingsChanged&) const { s.unjudged_s = 0; }
   void operator()(const events::SharedReturned&) const {}
   void operator()(const events::AttemptPlanned& e) const;
   void operator()(const events::StateChosen& e) const {
@@ -85,6 +85,7 @@ class Fold {
   }
   void operator()(const events::PaceKnown& e) const {
     for (const auto& [phase, known] : e.phases) s.pace[phase] = known;
+    if (e.phases.contains(silence_pace)) s.unjudged_s = 0;
   }
   void operator()(const events::SilentCorruption& e) const;
   void operator()(const events::CheckpointDurable& e) const;
@@ -147,6 +148,7 @@ void Fold::operator()(const events::LeaderElected& e) const {
   // Who submits a stopped run again has changed something: it is tried again.
   if (s.over_for_good()) {
     s.no_progress = s.restarts = s.same_step_count = 0;
+    s.unjudged_s = 0;
     end_setbacks(s);
   }
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.health.clear(), s.slow.clear();
@@ -210,6 +212,10 @@ void Fold::operator()(const events::AttemptEnded& e) const {
   a->last_step = std::max(a->last_step, e.step);
   a->reports = e.reports;
   a->ran_s = e.ran_s;
+  if (e.unjudged_s > 0) {
+    s.unjudged_s = e.unjudged_s;
+    s.pace.erase(silence_pace);
+  }
   const bool long_run = !a->reports && a->ran_s >= moved_on_s;
   if (long_run) s.restarts = 0;
   const bool moved = a->last_step > s.best_step || s.durable_step > a->durable_before;

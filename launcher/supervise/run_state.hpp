@@ -16,7 +16,9 @@
 
 namespace holdfast::launcher {
 
-/// One attempt, as result.json lists it.
+/// Among the paces: the longest silence of ranks that do not report.
+inline constexpr const char* silence_pace = "outside";
+
 /// A state of all ranks in the memory of nodes: those of two attempts may differ at the same step.
 struct StateName {
   std::int64_t step = -1;
@@ -24,6 +26,7 @@ struct StateName {
   auto operator<=>(const StateName&) const = default;
 };
 
+/// One attempt, as result.json lists it.
 struct AttemptRecord {
   int number = 0, term = 0;             ///< term: of the leader that started its ranks
   std::vector<std::string> placement;   ///< slot -> node name
@@ -99,7 +102,9 @@ struct RunState {
   int setbacks = 0;             ///< attempts in a row that the infrastructure ended before a new step
   double setback_s = 0;         ///< their starts and waits in this job
   std::map<std::string, events::KnownPace> pace;  ///< of this job; by phase, and "step" for whole steps
-  std::map<std::int64_t, bool> commit_outcomes;   ///< of the last attempt's checkpoints: durable or dropped
+  /// No silence is taken for a hang before an attempt has shown signs of life for so long. 0: it is.
+  double unjudged_s = 0;
+  std::map<std::int64_t, bool> commit_outcomes;  ///< of the last attempt's checkpoints: durable or dropped
   std::optional<control::FinalState> final_state;
   /// A drain that is not done yet: with `stop`, until the run is over; else until a checkpoint of `step` or
   /// later is durable.

@@ -295,6 +295,10 @@ std::string status_text(const StatusFacts& f) {
                               : "checkpoint  none yet\n";
   if (s.dropped > 0)
     text += fmt::format("saves       {} dropped since then; the last one: {}\n", s.dropped, s.dropped_why);
+  if (s.unjudged_s > 0)
+    text += fmt::format(
+        "hangs       no silence is taken for one before an attempt has shown signs of life for {}\n",
+        duration_text(s.unjudged_s));
   text += time_text(s.time);
   if (!s.attempts.empty()) text += "attempts\n";
   for (const auto& a : s.attempts) text += fmt::format("  {}\n", in_words(a));
@@ -312,6 +316,7 @@ json status_json(const StatusFacts& f) {
   j["failures"] = f.state.failures, j["records"] = records(f.state);
   j["warnings"] = warned(f.state);
   j["paused"] = f.state.paused;
+  j["unjudged_s"] = f.state.unjudged_s;
   j["saves_dropped"] = f.state.dropped, j["saves_dropped_why"] = f.state.dropped_why;
   j["planned_nodes"] = f.roster ? json(f.roster->slots()) : json(nullptr);
   j["leader"] = f.state.leader, j["term"] = f.term;

@@ -44,7 +44,7 @@ Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, int
       attempt_(roster_.ranks_per_node, facts_.own_trainer, 1e-3 * limits_.heartbeat_ms,
                placement_to_begin_with(roster_, state_)),
       failures_(names_of(roster_)),
-      hangs_(limits_, roster_.world(), state_.pace, roster_.work),
+      hangs_(limits_, roster_.world(), state_.pace, roster_.work, state_.unjudged_s),
       slow_(limits_, names_of(roster_), attempt_.placement(), roster_.ranks_per_node),
       checks_(roster_.nodes.size(), limits_.check_spares_s, now) {
   for (const auto& [node, found] : state_.health)

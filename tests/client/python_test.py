@@ -109,6 +109,19 @@ class CopiesTest(unittest.TestCase):
         self.assertEqual(said.getvalue().count("holdfast: the agent has not copied"), 1)
         self.assertIs(waited[-1], False)
 
+    def test_what_is_not_there_is_said(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        buffers = _buffers.Buffers({"HOLDFAST_BUFFERS": folder.name, "HOLDFAST_BUFFERS_LIMIT": "1000"})
+        for where, what in (("1", "its folder cannot be opened (Not a directory)"),
+                            ("1/model.buffer", "its file cannot be opened (Too many levels of symbolic links)")):
+            os.makedirs(os.path.dirname(os.path.join(folder.name, where)), exist_ok=True)
+            os.symlink("nothing", os.path.join(folder.name, where)) if "/" in where else pathlib.Path(folder.name, where).touch()
+            with self.assertRaises(_buffers.BuffersError) as caught:
+                buffers.buffer("model", 10)
+            self.assertEqual(str(caught.exception), "no buffer 'model': " + what)
+            os.unlink(os.path.join(folder.name, where))
+
 
 class ClientTest(unittest.TestCase):
     def setUp(self):
@@ -185,6 +198,44 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(json.loads(payloads[0])["list"][0][0], "plain")
         self.assertNotIn("list", json.loads(payloads[1]))
         self.assertEqual(payloads[2], "odd")
+
+    def test_a_metric_that_is_no_number_silences_nobody(self):
+        class Several:  # as a tensor with several elements
+            def __float__(self):
+                raise RuntimeError("a Tensor with 2 elements cannot be converted to Scalar")
+            __int__ = __float__
+
+        self.connect()
+        self.client.at(7)
+        self.client.metrics(Several(), Several(), compute_s=Several())
+        self.assertTrue(self.agent.until(lambda: self.agent.messages("metrics")))
+        self.client.metrics(10 ** 400)
+        self.client.at(8)
+        self.assertTrue(self.agent.until(lambda: any(m["step"] == 8 for m in self.agent.messages("progress"))))
+        self.assertIsNone(self.agent.messages("metrics")[0]["loss"])
+
+    def test_the_handler_of_a_signal_may_speak(self):
+        self.connect()
+
+        def interrupted():
+            with self.client._lock:
+                self.client.failed("SIGTERM")
+
+        thread = threading.Thread(target=interrupted, daemon=True)
+        thread.start()
+        thread.join(30)
+        self.assertFalse(thread.is_alive())
+        self.assertTrue(self.agent.until(lambda: self.agent.messages("failed")))
+        self.agent.say({"m": "taken"})
+
+    def test_words_are_utf8_whatever_the_program_says(self):
+        self.connect()
+        self.client.failed("no caf\udce9 " + "\u20ac" * 4096)
+        self.assertTrue(self.agent.until(lambda: self.agent.messages("failed")))
+        self.agent.say({"m": "taken"})
+        why = self.agent.messages("failed")[0]["why"]
+        self.assertEqual(why[:8], "no caf? ")
+        self.assertLessEqual(len(why.encode()), 4096)
 
     def test_a_broken_seal_ends_the_connection(self):
         self.connect()

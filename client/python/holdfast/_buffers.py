@@ -27,6 +27,10 @@ class BuffersError(OSError):
     """A buffer cannot be had, sealed or loaded; the text says why."""
 
 
+def _refusal(what: str, error: OSError) -> BuffersError:
+    return BuffersError(f"{what} ({os.strerror(error.errno or 0)})")
+
+
 class Seal(NamedTuple):
     step: int
     attempt: int
@@ -98,7 +102,7 @@ class Buffers:
             try:
                 return memoryview(self._buffer(name, size))
             except OSError as error:
-                why = error if isinstance(error, BuffersError) else f"the node has no memory for it ({os.strerror(error.errno or 0)})"
+                why = error if isinstance(error, BuffersError) else _refusal("the node has no memory for it", error)
                 raise BuffersError(f"no buffer '{name}': {why}") from None
 
     def _buffer(self, name: str, size: int) -> mmap.mmap:
@@ -137,8 +141,11 @@ class Buffers:
             except FileExistsError:
                 pass
             except OSError as error:
-                raise BuffersError(f"its folder cannot be made ({os.strerror(error.errno or 0)})") from None
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+                raise _refusal("its folder cannot be made", error) from None
+        try:
+            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise _refusal("its folder cannot be opened", error) from None
         limit = time.monotonic() + _COPY_PATIENCE_S
         polls = 0
         while True:
@@ -158,15 +165,18 @@ class Buffers:
             os.unlink(os.path.join(folder, "seal"))
         except FileNotFoundError:
             pass
-        except OSError:
+        except OSError as error:
             os.close(held)
-            raise
+            raise _refusal("its old seal cannot be removed", error) from None
         self._asked.clear()
         self._held = held
 
     @staticmethod
     def _map(path: str, size: int) -> mmap.mmap:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise _refusal("its file cannot be opened", error) from None
         try:
             os.ftruncate(file, size)
             os.posix_fallocate(file, 0, size)  # what has no room is to be an error here, and not a signal later
@@ -195,7 +205,7 @@ class Buffers:
                     out.write(seal_text(Seal(int(step), self._attempt, self._world, sums)).encode())
                 os.rename(aside, self._path(generation, "seal"))
             except OSError as error:
-                raise BuffersError(f"the buffers are not sealed: the seal cannot be written ({os.strerror(error.errno or 0)})") from None
+                raise _refusal("the buffers are not sealed: the seal cannot be written", error) from None
             fcntl.flock(self._held, fcntl.LOCK_UN)  # a child of fork() may have the descriptor, too
             os.close(self._held)
             self._held = -1

@@ -68,7 +68,7 @@ class Client:
         self._buffers = _buffers.Buffers(environment or {}, self._awaited)
         self._awaits, self._polls = False, 0  # the speaker waits for what another process or thread does
         self.held_up = False  # the speaker waits for a thread that seals (snapshots.py)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may call while its thread has it
         self._changed = threading.Condition(self._lock)
         # Under the lock:
         self._restored: Optional[_Notice] = None
@@ -128,7 +128,7 @@ class Client:
         memory of this node), "peer" (of another), or "fresh" (a new start). Left out, the first at() stands for it."""
         if not self._on:
             return
-        said = _Notice(self._message("restored", step=int(step), level=level[:64], digest="", note=""))
+        said = _Notice(self._message("restored", step=int(step), level=_cut(level, 64), digest="", note=""))
         with self._lock:
             self._restored = self._restored or said
         self._wake()
@@ -153,8 +153,7 @@ class Client:
 
     def vote_failed(self, step: int, why: str) -> None:
         """It could not be written."""
-        text = " ".join(why.split()).encode("utf-8", "replace").decode()
-        self._vote(step, False, text[:_TEXT] or "the program does not say why")
+        self._vote(step, False, _cut(" ".join(why.split())) or "the program does not say why")
 
     # --- buffers in the memory of the node ---
 
@@ -210,7 +209,7 @@ class Client:
 
     def failed(self, text: str, exit_code: int = 1) -> None:
         """The rank gives up; the process then ends with `exit_code`. `text` is what people are shown."""
-        self._say_last("failed", exit_code=exit_code if 0 <= exit_code <= 255 else 1, why=str(text)[:_TEXT])
+        self._say_last("failed", exit_code=exit_code if 0 <= exit_code <= 255 else 1, why=_cut(str(text)))
 
     def close(self) -> None:
         """Ends the connection. Waits at most 2 s until the agent has the votes and the last words; before that, while
@@ -453,7 +452,7 @@ def _number(value: Any) -> Optional[float]:
     """Also a scalar of numpy or torch. JSON has no numbers that are not finite."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except Exception:  # whatever the type of a program throws: the thread goes on to speak for the rank
         return None
     return number if math.isfinite(number) else None
 
@@ -461,8 +460,13 @@ def _number(value: Any) -> Optional[float]:
 def _whole(value: Any, least: int) -> int:
     try:
         return max(least, int(value))
-    except (TypeError, ValueError, OverflowError):
+    except Exception:
         return least
+
+
+def _cut(text: str, most: int = _TEXT) -> str:
+    """So many bytes of it, as UTF-8; what has no place in that, as the names of some files, becomes '?'."""
+    return text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
 
 
 _client: Optional[Client] = None

@@ -226,10 +226,10 @@ void Agent::accept(ChannelPtr channel) {
 void Agent::hear(const std::shared_ptr<Peer>& peer, std::string_view line) {
   std::string why;
   const auto hear_as = [&]<class Heard>(std::type_identity<Heard>, const auto& take) {
-    if (const auto message = decode<Heard>(line, why))
-      take(*message);
-    else
-      log::warn("a message was refused: {}", why);
+    if (const auto message = decode<Heard>(line, why)) return take(*message);
+    if (std::exchange(peer->refused, why) == why) return;  // a rank may repeat it ten times a second
+    log::warn("a message of {} was refused: {}",
+              peer->hello.rank < 0 ? "a connection" : fmt::format("rank {}", peer->hello.rank), why);
   };
   if (!peer->known)
     return hear_as(std::type_identity<Hello>(), [&](const Hello& hello) {

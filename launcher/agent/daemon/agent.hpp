@@ -61,6 +61,7 @@ class Agent {
     control::ChannelPtr channel;
     control::Hello hello;
     bool known = false;
+    std::string refused;  ///< why its last message was that was refused
   };
 
   // agent.cpp

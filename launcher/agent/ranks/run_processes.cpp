@@ -107,8 +107,13 @@ std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node,
     if (p.attempt != waiting_attempt) ranks[::getsid(pid)] = p;
   std::vector<RunProcess> out;
   for (auto& [pid, p] : ours) {
-    if (const auto rank = ranks.find(::getsid(pid)); p.attempt == waiting_attempt && rank != ranks.end())
-      p = rank->second;
+    if (p.attempt == waiting_attempt) {
+      const pid_t session = ::getsid(pid);
+      if (const auto rank = ranks.find(session); rank != ranks.end())
+        p = rank->second;
+      else if (!ours.contains(session))
+        p.attempt = 0;
+    }
     p.pid = pid;
     p.leads_session = ::getsid(pid) == pid;
     p.name = proc_file(std::to_string(pid), "comm");

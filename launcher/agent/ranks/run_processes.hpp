@@ -20,8 +20,9 @@ struct RunProcess {
 
 /// Live processes of this user but this one, from /proc: those that carry this run's HOLDFAST_RUN_DIR,
 /// HOLDFAST_NODE and an attempt, and all that they have started, whatever its environment is. What an
-/// interpreter started while it waited belongs to the rank that it has become. `guardian`: of
-/// this process; its other children, whose parents have ended, belong to attempt 0, older than any. 0: none.
+/// interpreter started while it waited belongs to the rank that it has become, and to attempt 0, older than
+/// any, once it has ended. `guardian`: of this process; its other children, whose parents have ended, belong
+/// to attempt 0, too. 0: none.
 std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node, int guardian = 0);
 /// Is there a process of the run, of any node and attempt?
 bool lives_here(const RunDir& run);

@@ -25,7 +25,8 @@ void SignsOfLife::look_begins(double now) {
 
 void SignsOfLife::take(const Growths& growths) {
   const auto& [now, seconds, ranks] = growths;
-  if (seconds <= 0) return;
+  blind_ = seconds <= 0;
+  if (blind_) return;
   std::erase_if(ranks_, [&](const auto& rank) { return !growths.ranks.contains(rank.first); });
   for (const auto& [number, grown] : ranks) {
     auto [at, is_new] = ranks_.try_emplace(number);
@@ -52,6 +53,7 @@ void SignsOfLife::take(const Growths& growths) {
 }
 
 void SignsOfLife::cannot_look(const std::vector<WatchedRank>& ranks, double now) {
+  blind_ = false;
   for (const auto& place : ranks) {
     auto [at, is_new] = ranks_.try_emplace(place.rank);
     if (is_new) at->second.since = now;
@@ -61,6 +63,7 @@ void SignsOfLife::cannot_look(const std::vector<WatchedRank>& ranks, double now)
 
 std::vector<control::RankSeen> SignsOfLife::seen(int attempt, double now) const {
   std::vector<control::RankSeen> out;
+  if (blind_) return out;
   for (const auto& [number, rank] : ranks_)
     out.push_back({number, attempt, std::llround(1e3 * std::max(0.0, now - rank.since)), rank.sign,
                    std::llround(100 * rank.cpu_share), std::string(1, rank.state)});

@@ -30,7 +30,8 @@ class SignsOfLife {
   void take(const Growths& growths);
   /// They cannot be looked at: a look hangs.
   void cannot_look(const std::vector<WatchedRank>& ranks, double now);
-  /// Of ranks that were looked at twice, or that cannot be.
+  /// Of ranks that were looked at twice, or that cannot be; none after a look that saw nothing, which is no
+  /// silence.
   std::vector<control::RankSeen> seen(int attempt, double now) const;
 
  private:
@@ -48,6 +49,7 @@ class SignsOfLife {
   };
   std::map<int, Rank> ranks_;
   std::optional<double> began_at_;  ///< the last look
+  bool blind_ = false;              ///< it saw nothing
 };
 
 }  // namespace holdfast::launcher

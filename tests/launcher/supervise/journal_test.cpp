@@ -387,6 +387,16 @@ TEST(Status, SaysWhatAnotherProgramDoes) {
       << "how many there are is not known";
 }
 
+TEST(Status, SaysThatSilenceIsNotTakenForAHang) {
+  StatusFacts facts{"mine", 100, {}};
+  EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("hangs ")));
+  EXPECT_EQ(status_json(facts)["unjudged_s"], 0);
+  facts.state.unjudged_s = 1500;
+  EXPECT_THAT(status_text(facts), HasSubstr("hangs       no silence is taken for one before an attempt has "
+                                            "shown signs of life for 25.0 min\n"));
+  EXPECT_EQ(status_json(facts)["unjudged_s"], 1500);
+}
+
 TEST(Status, JsonHoldsTheResultAndMore) {
   StatusFacts facts{"quickstart", 100, story(a_loss()), 1, example()};
   const json j = status_json(facts);

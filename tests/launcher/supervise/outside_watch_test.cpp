@@ -84,7 +84,7 @@ TEST_F(RanksSeen, AFalseAlarmIsNotRaisedAgain) {
 
 TEST_F(RanksSeen, HangsDoNotTripleTheBoundAgainAndAgain) {
   for (int attempt = 1; attempt <= 4; ++attempt) {
-    look(now + 30, true);
+    look(now + (attempt % 2 == 0 ? 20 : 30), true);
     look(now + 100, false);
     ASSERT_TRUE(overdue());
     EXPECT_EQ(overdue()->bound_s, attempt == 1 ? 10 : 30);
@@ -96,6 +96,50 @@ TEST_F(RanksSeen, HangsDoNotTripleTheBoundAgainAndAgain) {
   ASSERT_TRUE(overdue()) << "the attempt has lived past the time where the others fell silent";
   EXPECT_EQ(overdue()->bound_s, 10);
   EXPECT_EQ(watch.known(), 1) << "the next leader knows of real silences only";
+}
+
+/// One GPU node whose steps are kernels only: after its start nothing is seen of it.
+TEST_F(RanksSeen, TwoSilencesAtOneTimeOfWhichNobodyIsKnownAreNotFollowedByAThird) {
+  for (int attempt = 1; attempt <= 2; ++attempt) {
+    EXPECT_EQ(watch.unjudged_s(), 0);
+    look(now + 28 + attempt, true);
+    look(now + 100, false);
+    ASSERT_TRUE(overdue());
+    watch.taken_for_hung(*overdue());
+    watch.new_attempt();
+  }
+  EXPECT_EQ(watch.unjudged_s(), 29 + 10);
+  look(now + 30, true);
+  look(now + 10000, false);
+  EXPECT_FALSE(overdue());
+  EXPECT_FALSE(watch.known());
+  look(now + 2, true);
+  EXPECT_EQ(watch.unjudged_s(), 0) << "a sign after that time: there are some";
+  EXPECT_EQ(watch.known(), 10001);
+  EXPECT_TRUE(watch.is_news({}));
+}
+
+TEST_F(RanksSeen, SilencesOfRanksThatAreIdleAreJudgedAgainAndAgain) {
+  for (int attempt = 1; attempt <= 4; ++attempt) {
+    look(now + 30, true);
+    cpu = {{0, 0}, {1, 0}, {2, 0}, {3, 0}};
+    look(now + 100, false);
+    ASSERT_TRUE(overdue());
+    EXPECT_FALSE(overdue()->named);
+    watch.taken_for_hung(*overdue());
+    watch.new_attempt();
+  }
+  EXPECT_EQ(watch.unjudged_s(), 0);
+}
+
+TEST_F(RanksSeen, TheNextLeaderKnowsThatSilenceIsNotJudged) {
+  watch = OutsideWatch(limits(), {}, 39);
+  EXPECT_EQ(watch.unjudged_s(), 39);
+  look(130, true);
+  look(5000, false);
+  EXPECT_FALSE(overdue());
+  look(5001, true);
+  EXPECT_TRUE(watch.known());
 }
 
 TEST_F(RanksSeen, AStoppedRankIsNoSilenceOfAProgramThatIsWell) {

@@ -187,6 +187,8 @@ TEST_F(LadderTest, PassesOverAStateWithWhichTheProgramEnds) {
   facts.refused = {{9, 1}};
   ladder.climb(facts);
   EXPECT_EQ(ladder.state(), (StateName{8, 1}));
+  EXPECT_EQ(ladder.tell(),
+            "step 9 of attempt 1 is passed over: the program has ended with it again and again");
 }
 
 TEST_F(LadderTest, ForgetsWhatALostNodeHas) {

@@ -331,5 +331,24 @@ TEST(Supervisor, LeaderStoppedWhileItWaitsForAnswers) {
   EXPECT_TRUE(gathering.all("node_lost").empty());
 }
 
+/// Whether messages that have waited are read before the next tick, or after it, or both do some of it.
+TEST(Supervisor, AStallMovesADeadlineOnce) {
+  const std::vector<std::vector<double>> stalls = {{60}, {0.9, 30, 0.9, 29}, std::vector<double>(100, 0.6)};
+  for (const auto& gaps : stalls) {
+    test::Shape shape;
+    shape.limits.start_s = 20;
+    FakeCluster c(shape);
+    c.agent(1).starts = false;
+    ASSERT_TRUE(c.until(Stage::starting));
+    c.run(5);
+    for (const double gap : gaps) c.leader->at(c.now += gap);
+    c.run(14);
+    EXPECT_EQ(c.stage(), Stage::starting) << gaps.size();
+    c.run(2);
+    EXPECT_EQ(c.last("attempt_ended").value("cause", ""), "ranks did not start") << gaps.size();
+    EXPECT_TRUE(c.all("node_lost").empty());
+  }
+}
+
 }  // namespace
 }  // namespace holdfast::launcher

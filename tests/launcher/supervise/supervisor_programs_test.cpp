@@ -115,6 +115,42 @@ TEST(Programs, ThatHangAfterEveryStartComeToAnEnd) {
   EXPECT_NEAR(c.last("attempt_ended")["ran_s"], 3, 1.5);
 }
 
+TEST(Programs, ThatShowNoSignOnceTheyHaveStartedAreLeftAloneAfterTwoAttempts) {
+  Shape setup = silent();
+  setup.limits.hang_outside_s = 10;
+  FakeCluster c(setup);
+  double silent_s = 0;
+  for (int attempt = 1; attempt <= 2; ++attempt) {
+    ASSERT_TRUE(runs(c, attempt));
+    EXPECT_EQ(c.leader->state().unjudged_s, 0);
+    look(c, 22, true, silent_s);
+    look(c, 40, false, silent_s, "R");
+  }
+  ASSERT_TRUE(runs(c, 3));
+  const json ended = c.last("attempt_ended");
+  EXPECT_NEAR(ended["unjudged_s"], 31, 1.5);
+  EXPECT_THAT(
+      std::string(ended["evidence"][0]),
+      HasSubstr("as in the attempt before. From now on no silence ends an attempt before it has shown "
+                "signs of life for 31.0 s"));
+  EXPECT_THAT(std::string(ended["advice"]), HasSubstr("$HOLDFAST_HEARTBEAT_FILE"));
+  look(c, 22, true, silent_s);
+  look(c, 100, false, silent_s, "R");
+  c.new_leader(4);
+  ASSERT_TRUE(runs(c, 3));
+  look(c, 100, false, silent_s, "R");
+  EXPECT_EQ(c.leader->attempt(), 3);
+  EXPECT_GT(c.leader->state().unjudged_s, 0);
+
+  RunState again = c.replayed();
+  apply(again, test::entry({{"event", "settings_changed"}, {"settings", json::object()}}));
+  EXPECT_EQ(again.unjudged_s, 0) << "it may have another program, or another hang_outside_s";
+  look(c, 15, true, silent_s);
+  EXPECT_EQ(c.leader->state().unjudged_s, 0) << "it does show signs";
+  look(c, 800, false, silent_s, "R");
+  EXPECT_TRUE(runs(c, 4)) << "and is judged by its longest silence so far";
+}
+
 TEST(Programs, WhoseRankWasNeverSeenToLiveAreSaidToBeSilent) {
   Shape setup = silent();
   setup.limits.hang_outside_s = 10;

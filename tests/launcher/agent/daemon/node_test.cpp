@@ -163,11 +163,12 @@ class OldProcesses : public testing::Test {
   ~OldProcesses() override {
     for (const pid_t pid : started_) ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
   }
-  pid_t sleeper(std::vector<std::string> environment) {
+  pid_t sleeper(std::vector<std::string> environment, bool new_session = false) {
     environment.push_back("PATH=/usr/bin:/bin");
     Command command;
     command.argv = {"sleep", "100"};
     command.environment = std::move(environment);
+    command.new_session = new_session;
     started_.push_back(spawn(command));
     return started_.back();
   }
@@ -244,6 +245,23 @@ TEST_F(OldProcesses, WithWhatTheyHaveStarted) {
   EXPECT_TRUE(lives(stranger));
 }
 
+TEST_F(OldProcesses, WhatAnInterpreterLeftThatWaitedOnceIsOlderThanAnyAttempt) {
+  const std::vector<std::string> waiting = {"HOLDFAST_RUN_DIR=" + run_.path.string(), "HOLDFAST_NODE=n1",
+                                            "HOLDFAST_ATTEMPT=2147483646", "PATH=/usr/bin:/bin"};
+  Command command;
+  command.argv = {"/bin/sh", "-c", "sleep 100 & exit 0"};
+  command.environment = waiting;
+  command.new_session = true;
+  ASSERT_GT(::waitpid(spawn(command), nullptr, 0), 0);
+  const pid_t waits = sleeper(waiting, true);
+  std::vector<RunProcess> found;
+  for (const auto deadline = Deadline::in(5s); found.size() < 2; found = processes_of(run_, "n1"))
+    ASSERT_FALSE(deadline.passed());
+  for (const auto& p : found) EXPECT_EQ(p.attempt, p.pid == waits ? waiting_attempt : 0);
+  EXPECT_EQ(kill_older(node_, 1, SIGKILL, SIGKILL, false), 1);
+  EXPECT_TRUE(lives(waits));
+}
+
 /// A module that is imported while an interpreter waits may start processes.
 TEST_F(OldProcesses, WhatAnInterpreterStartedWhileItWaitedBelongsToTheRankThatItIsNow) {
   const std::string dir = "HOLDFAST_RUN_DIR=" + run_.path.string();
@@ -253,7 +271,7 @@ TEST_F(OldProcesses, WhatAnInterpreterStartedWhileItWaitedBelongsToTheRankThatIt
       {dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=2147483646", "HOLDFAST_RANK=-1", "PATH=/usr/bin:/bin"}};
   command.new_session = true;
   started_.push_back(spawn(command));
-  const pid_t waits = sleeper({dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=2147483646"});
+  const pid_t waits = sleeper({dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=2147483646"}, true);
   std::vector<RunProcess> found;
   const auto is_rank = [](const RunProcess& p) { return p.attempt == 2; };  // its environment comes with exec
   for (const auto deadline = Deadline::in(5s); std::ranges::none_of(found, is_rank);

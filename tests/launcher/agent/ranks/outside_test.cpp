@@ -68,8 +68,10 @@ TEST(SignsOfLife, ALookThatSawNothingEndsNoRank) {
   SignsOfLife life;
   life.take({101, 1, {{3, {.printed = 1}}}});
   life.take({102, 0, {}});
-  ASSERT_EQ(life.seen(2, 102).size(), 1u);
-  EXPECT_EQ(life.seen(2, 102).front().still_ms, 1000);
+  EXPECT_TRUE(life.seen(2, 102).empty()) << "who sees nothing sees no silence";
+  life.take({103, 2, {{3, {}}}});
+  ASSERT_EQ(life.seen(2, 103).size(), 1u);
+  EXPECT_EQ(life.seen(2, 103).front().still_ms, 2000);
 }
 
 TEST(SignsOfLife, OfAProgramThatTouchesItsFileNothingElseCounts) {
