@@ -58,6 +58,9 @@ Finished ask(std::vector<std::string> argv, milliseconds limit) {
     throw Error(Exit::runtime, "SLURM's tool '" + tool + "' cannot be started", error.why(),
                 "Is this a login node of the cluster, with SLURM's client tools in PATH?");
   }
+  if (done.timed_out && (tool == "sacct" || tool == "sacctmgr"))
+    throw Error(Exit::transient, "SLURM's accounting does not answer", "'" + tool + "' took too long",
+                "Try again when slurmdbd is back.");
   if (done.timed_out)
     throw Error(Exit::transient, "SLURM does not answer", "'" + tool + "' took too long",
                 "Try again when slurmctld is back.");

@@ -13,24 +13,8 @@ namespace {
 
 constexpr std::string_view state_marks = "*~#!%$@^-+";  // that sinfo puts behind a state
 
-/// Limits of an association, as sacctmgr calls its columns.
-constexpr std::array limit_names = {"GrpJobs",   "GrpTRES", "GrpWall", "MaxJobs",
-                                    "MaxSubmit", "MaxTRES", "MaxWall"};
-
 std::string or_nothing(std::string_view word) {
   return word == "(null)" || word == "N/A" ? std::string() : std::string(word);
-}
-
-std::vector<std::string> limits_argv(const std::string& user) {
-  std::string columns = "Account,Partition";
-  for (const char* name : limit_names) columns += std::string(",") + name;
-  return {"sacctmgr",     "--noheader", "--parsable2",  "--readonly",       "show",
-          "associations", "where",      "user=" + user, "format=" + columns};
-}
-
-/// Of a cluster without accounting: nobody has limits.
-bool keeps_no_accounts(const std::string& err) {
-  return err.find("accounting_storage") != std::string::npos && err.find("upported") != std::string::npos;
 }
 
 }  // namespace
@@ -87,19 +71,6 @@ std::vector<Reservation> read_reservations(std::string_view out) {
   return reservations;
 }
 
-std::vector<AccountLimits> read_limits(std::string_view out) {
-  std::vector<AccountLimits> accounts;
-  for (const auto line : lines_of(out)) {
-    const auto fields = split(trimmed(line), '|');
-    if (fields.size() != 2 + limit_names.size()) continue;
-    AccountLimits one{std::string(fields[0]), std::string(fields[1]), {}};
-    for (std::size_t i = 0; i < limit_names.size(); ++i)
-      if (!fields[2 + i].empty()) one.limits[limit_names[i]] = fields[2 + i];
-    if (!one.limits.empty()) accounts.push_back(std::move(one));
-  }
-  return accounts;
-}
-
 Availability availability(const std::string& user, std::chrono::milliseconds limit) {
   Availability now;
   // Without --all: it would list partitions that are closed to this user, too.
@@ -116,13 +87,7 @@ Availability availability(const std::string& user, std::chrono::milliseconds lim
   try_to("reservations", [&] {
     now.reservations = read_reservations(answer({"scontrol", "--oneliner", "show", "reservation"}, limit));
   });
-  try_to("limits", [&] {
-    const Finished done = ask(limits_argv(user), limit);
-    if (done.status == 0)
-      now.limits = read_limits(done.out);
-    else if (!keeps_no_accounts(done.err + done.out))
-      throw Error(Exit::runtime, "'sacctmgr' failed", complaint(done.err));
-  });
+  now.accounts = accounts_of(user, limit, now.unknown);
   return now;
 }
 

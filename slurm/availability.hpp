@@ -1,12 +1,12 @@
 #pragma once
 // What a job could get now, partition by partition: for `holdfast avail`.
 #include <chrono>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "slurm/accounts.hpp"
 #include "slurm/site.hpp"
 
 namespace holdfast::slurm {
@@ -38,17 +38,11 @@ struct Reservation {
   std::string users, accounts;  ///< for whom, as SLURM writes it; "": nobody by this
 };
 
-/// An account of this user, with the limits that are set: "MaxTRES" -> "node=8".
-struct AccountLimits {
-  std::string account, partition;  ///< no partition: in all
-  std::map<std::string, std::string> limits;
-};
-
 struct Availability {
   std::vector<PresentNode> nodes;  ///< in SLURM's order
   std::vector<ScalableUnit> units;
   std::vector<Reservation> reservations;
-  std::vector<AccountLimits> limits;
+  Accounts accounts;
   std::vector<std::string> unknown;  ///< the queries that failed, and why
 };
 
@@ -58,11 +52,9 @@ NodeUse node_use(std::string_view state);
 // Replies, read into plain data: pure. Lines that cannot be read are left out.
 std::vector<PresentNode> read_present_nodes(std::string_view out);
 std::vector<Reservation> read_reservations(std::string_view out);
-/// Accounts without any limit are left out.
-std::vector<AccountLimits> read_limits(std::string_view out);
 
-/// Four questions to SLURM, each for at most `limit`. `user`: whose limits. Throws Error when there is no
-/// SLURM here, or it does not tell its nodes; other questions that fail are in `unknown`.
+/// Asks SLURM, each question for at most `limit`. `user`: whose accounts and limits. Throws Error when there
+/// is no SLURM here, or it does not tell its nodes; other questions that fail are in `unknown`.
 Availability availability(const std::string& user, std::chrono::milliseconds limit);
 
 }  // namespace holdfast::slurm

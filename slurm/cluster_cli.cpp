@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "slurm/commands.hpp"
 #include "slurm/hostlist.hpp"
@@ -53,6 +54,18 @@ Finished call(std::vector<std::string> argv, milliseconds limit) {
               kind == Exit::transient ? "Try again when slurmctld is back." : hint);
 }
 
+/// Which option to change, by what SLURM refuses.
+const char* hint_for_refused_job(std::string_view err) {
+  constexpr std::array<std::pair<std::string_view, const char*>, 4> hints = {
+      {{"nvalid account", "Set -A otherwise? 'holdfast avail' lists your accounts"},
+       {"nvalid qos", "Set -q otherwise? 'holdfast avail' lists the QOS of your accounts"},
+       {"nvalid partition", "Set -p otherwise? 'holdfast avail' lists partitions"},
+       {"accounting/QOS policy", "Ask for less with -N or -t, or wait? 'holdfast avail' lists your limits"}}};
+  for (const auto& [words, hint] : hints)
+    if (err.find(words) != std::string_view::npos) return hint;
+  return "Set -p, -A, -q, -t, -C or slurm.extra otherwise? 'holdfast avail' lists what there is";
+}
+
 }  // namespace
 
 std::string ClusterCli::version(milliseconds limit) {
@@ -83,9 +96,7 @@ JobId ClusterCli::submit(const Submission& submission, milliseconds limit) {
     throw;
   }
   if (done.status != 0 && says_no_answer(done.err)) throw OutcomeUnknown(complaint(done.err));
-  if (done.status != 0)
-    refuse("SLURM did not take the job", done,
-           "Set -p, -A, -q, -t, -C or slurm.extra otherwise? 'sinfo' lists partitions");
+  if (done.status != 0) refuse("SLURM did not take the job", done, hint_for_refused_job(done.err));
   return read_submitted(done.out);
 }
 

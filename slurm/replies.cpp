@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "slurm/hostlist.hpp"
+#include "slurm/reasons.hpp"
 #include "src/base/text.hpp"
 
 namespace holdfast::slurm {
@@ -348,8 +349,11 @@ bool says_already_pending(std::string_view err) { return has(err, "Job is pendin
 std::string complaint(std::string_view err) {
   auto lines = lines_of(trimmed(err));
   if (lines.empty()) return "it said nothing";
-  // Some tools end with a pointer to their help; the cause is in the line before.
-  while (lines.size() > 1 && lines.back().starts_with("Try \"")) lines.pop_back();
+  // Some tools end with a pointer to their help, or with what any limit might be; the cause is in the line
+  // before.
+  while (lines.size() > 1 &&
+         (lines.back().starts_with("Try \"") || has(lines.back(), "Job violates accounting/QOS policy")))
+    lines.pop_back();
   std::string_view line = trimmed(lines.back());
   // "sbatch: error: ...", "slurm_load_jobs error: ...", "sbatch: unrecognized option ..."
   for (const std::string_view mark : {"error: ", "fatal: ", "sbatch: ", "srun: "})
@@ -357,7 +361,8 @@ std::string complaint(std::string_view err) {
       line.remove_prefix(at + mark.size());
       break;
     }
-  return std::string(line);
+  const std::string words = reason_in_words(line);
+  return std::string(line) + (words.empty() ? "" : ": " + words);
 }
 
 }  // namespace holdfast::slurm

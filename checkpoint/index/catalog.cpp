@@ -178,13 +178,19 @@ std::optional<Generation> Condition::generation() const {
   return {};
 }
 
-std::optional<fs::path> newest_sound_folder(const fs::path& checkpoints) {
+std::optional<fs::path> newest_sound_folder(const fs::path& checkpoints, std::vector<std::string>* notes) {
+  std::optional<WrittenAgain> newest;
   for (const std::int64_t step : committed_steps(checkpoints)) try {
       const fs::path path = committed_path(checkpoints, step);
       sound_condition(path, step);
       return path;
-    } catch (const Damaged&) {  // the one before it
+    } catch (const Damaged& e) {  // the one before it
+      if (notes) notes->emplace_back(e.what());
+    } catch (const WrittenAgain& e) {
+      if (notes) notes->emplace_back(e.what());
+      if (!newest) newest.emplace(e);
     }
+  if (newest) throw WrittenAgain(*newest);
   return {};
 }
 

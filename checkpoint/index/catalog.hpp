@@ -81,8 +81,11 @@ Condition condition_of(const fs::path& step_dir, std::int64_t step = -1);
 /// The newest sound one. Those that are proven damaged are passed over, and each adds a sentence to `notes`.
 /// Throws Unreadable, NewerFormat or OtherKind at the first of which nothing is known: it may be the one.
 std::optional<Found> newest_sound(const fs::path& checkpoints, std::vector<std::string>* notes = nullptr);
-/// The folder of the newest sound one of any kind. Throws as newest_sound() does.
-std::optional<fs::path> newest_sound_folder(const fs::path& checkpoints);
+/// The folder of the newest sound one of any kind. One whose files were written again, as while its step is
+/// saved again, is passed over, too, with a sentence, where an older one is sound. Else throws as
+/// newest_sound() does.
+std::optional<fs::path> newest_sound_folder(const fs::path& checkpoints,
+                                            std::vector<std::string>* notes = nullptr);
 
 /// Removes trash, and temporary folders that will never be committed: of generations below `alive`, and of
 /// `alive` itself up to `done_step`. Called by the one committer of the run, after a commit.

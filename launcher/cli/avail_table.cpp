@@ -122,11 +122,25 @@ std::string in_words(const slurm::Reservation& r) {
                      minute_of(r.start), minute_of(r.end), whom.empty() ? "" : ", for " + whom);
 }
 
-std::string in_words(const slurm::AccountLimits& account) {
+std::string in_words(const slurm::Limits& of) {
   std::vector<std::string> limits;
-  for (const auto& [name, value] : account.limits) limits.push_back(name + " " + value);
-  return fmt::format("your account {}{}: {}\n", account.account,
-                     account.partition.empty() ? "" : " in " + account.partition, fmt::join(limits, ", "));
+  for (const auto& [name, limit] : of.limits)
+    limits.push_back(
+        fmt::format("{} {}{}", name, limit.value, limit.used.empty() ? "" : " (used: " + limit.used + ")"));
+  const std::string whose = of.account.empty() ? "QOS " + of.qos
+                            : of.shared        ? fmt::format("account {}, all its users together", of.account)
+                                               : "your account " + of.account;
+  return fmt::format("{}{}: {}\n", whose, of.partition.empty() ? "" : " in " + of.partition,
+                     fmt::join(limits, ", "));
+}
+
+std::string in_words(const slurm::Accounts& of) {
+  if (!of.accounts) return "";
+  if (of.accounts->empty()) return "you have no account on this cluster: SLURM takes no job of yours\n";
+  std::string out = fmt::format("your accounts (-A): {}\n", fmt::join(*of.accounts, ", "));
+  if (!of.qos.empty()) out += fmt::format("your QOS (-q): {}\n", fmt::join(of.qos, ", "));
+  for (const auto& limits : of.limits) out += in_words(limits);
+  return out;
 }
 
 }  // namespace
@@ -134,7 +148,7 @@ std::string in_words(const slurm::AccountLimits& account) {
 std::string avail_text(const slurm::Availability& now, const std::string& partition) {
   std::string out = partition_table(partitions_of(now, partition));
   for (const auto& reservation : now.reservations) out += in_words(reservation);
-  for (const auto& account : now.limits) out += in_words(account);
+  out += in_words(now.accounts);
   for (const auto& why : now.unknown) out += "not known: " + why + "\n";
   return out;
 }
@@ -170,12 +184,24 @@ json avail_json(const slurm::Availability& now, const std::string& partition) {
                             {"nodes", r.nodes.empty() ? "" : slurm::compress(r.nodes)},
                             {"users", r.users},
                             {"accounts", r.accounts}});
-  for (const auto& account : now.limits)
-    limits.push_back(
-        {{"account", account.account}, {"partition", account.partition}, {"limits", account.limits}});
+  for (const auto& of : now.accounts.limits) {
+    std::map<std::string, std::string> values, used;
+    for (const auto& [name, limit] : of.limits) {
+      values[name] = limit.value;
+      if (!limit.used.empty()) used[name] = limit.used;
+    }
+    limits.push_back({{"account", of.account},
+                      {"partition", of.partition},
+                      {"qos", of.qos},
+                      {"shared", of.shared},
+                      {"limits", values},
+                      {"used", used}});
+  }
   return {{"schema_version", 1},
           {"partitions", std::move(partitions)},
           {"reservations", std::move(reservations)},
+          {"accounts", now.accounts.accounts ? json(*now.accounts.accounts) : json()},
+          {"qos", now.accounts.qos},
           {"limits", std::move(limits)},
           {"unknown", now.unknown}};
 }

@@ -13,6 +13,7 @@
 #include "slurm/batch_script.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "slurm/commands.hpp"
+#include "slurm/reasons.hpp"
 #include "slurm/replies.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -44,10 +45,9 @@ void warn_if_never_starts(slurm::Cluster& cluster, slurm::JobId id) {
   try {
     const auto job = cluster.job(id, std::chrono::seconds(3));
     if (!job) return;
-    for (const char* reason :
-         {"PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "AccountNotAllowed", "QOSNotAllowed"})
-      if (job->reason.starts_with(reason))
-        log::warn("job {} may never start: SLURM gives {} as the reason why it waits", id, job->reason);
+    if (slurm::never_starts(job->reason))
+      log::warn("job {} may never start: SLURM gives {} as the reason why it waits ({})", id, job->reason,
+                slurm::reason_in_words(job->reason));
   } catch (const Error&) {  // the job is submitted; its reason can be asked for later
   }
 }

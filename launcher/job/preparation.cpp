@@ -18,6 +18,7 @@
 #include "slurm/job_env.hpp"
 #include "slurm/site.hpp"
 #include "src/base/error.hpp"
+#include "src/base/log.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
 #include "src/config/shown.hpp"
@@ -111,7 +112,15 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
 void check_cluster_file(const config::ClusterFacts& facts) {
   constexpr const char* minipod = "minipod";
   if (facts.name != minipod) return;
-  const std::string name = slurm::cluster_name(std::chrono::seconds(10));
+  std::string name;
+  try {
+    name = slurm::cluster_name(std::chrono::seconds(10));
+  } catch (const Error& error) {
+    return log::warn(
+        "it is unknown whether the cluster file describes this cluster: it is the minipod's, as where "
+        "cluster.file is not set, and SLURM does not say how it calls this one: {}",
+        error.what());
+  }
   if (name.empty() || name == minipod) return;
   throw Error(
       Exit::usage, "the cluster file does not describe this cluster",

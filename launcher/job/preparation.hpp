@@ -32,7 +32,7 @@ struct Preparation {
 Preparation prepare(config::RunConfig config, const std::vector<std::string>& sbatch = {});
 
 /// Throws Error (usage) when the cluster file is the minipod's, as where a job names none, and SLURM calls
-/// its cluster otherwise.
+/// its cluster otherwise. Where SLURM does not say its name, warns.
 void check_cluster_file(const config::ClusterFacts& facts);
 
 /// The plan as the run directory's group may read it: of variables that a user has set, only the names, and

@@ -143,7 +143,8 @@ std::string job_text(const JobFacts& job) {
     return fmt::format("job         {}; SLURM was asked in vain: {}\n", id, job.unanswered);
   if (!job.id) return "job         none\n";
   if (job.state.empty()) return fmt::format("job         {}, which SLURM does not know any more\n", id);
-  std::string text = fmt::format("job         {} {}{}", id, job.state, in_brackets(job.reason));
+  const std::string why = job.meaning.empty() ? job.reason : job.reason + ": " + job.meaning;
+  std::string text = fmt::format("job         {} {}{}", id, job.state, in_brackets(why));
   if (job.start && job.live)
     text += fmt::format(", {} {}", job.pending ? "expected to start at" : "since", local_time(*job.start));
   return text + "\n";
@@ -327,9 +328,10 @@ json status_json(const StatusFacts& f) {
   j["left_s"] = or_null(time_left(f));
   j["slurm"] = nullptr;
   if (f.job)
-    j["slurm"] = {{"id", or_null(f.job->id)}, {"answered", f.job->unanswered.empty()},
-                  {"why", f.job->unanswered}, {"state", f.job->state},
-                  {"reason", f.job->reason},  {"start", or_null(f.job->start)}};
+    j["slurm"] = {{"id", or_null(f.job->id)},      {"answered", f.job->unanswered.empty()},
+                  {"why", f.job->unanswered},      {"state", f.job->state},
+                  {"reason", f.job->reason},       {"meaning", f.job->meaning},
+                  {"start", or_null(f.job->start)}};
   return j;
 }
 

@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <sys/file.h>
 
+#include <algorithm>
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "checkpoint/index/commit_record.hpp"
 #include "checkpoint/index/files_check.hpp"
@@ -98,16 +101,23 @@ TEST_F(CkptTool, shows) {
   EXPECT_FALSE(json["levels"].contains("local"));
 }
 
-/// Of another program: the verbs do the same.
-TEST_F(CkptTool, knowsFilesOfAnotherProgram) {
+/// A run of another program, which writes a file for each step.
+struct ProgramRun : CkptTool {
   const fs::path other = folder.path() / "other", own = folder.path() / "own";
   const fs::path theirs = RunDir{other}.checkpoints();
-  fs::create_directories(theirs);
-  fs::create_directories(own);
-  for (const std::int64_t step : {5, 10}) {
+
+  ProgramRun() {
+    fs::create_directories(theirs);
+    fs::create_directories(own);
+    for (const std::int64_t step : {5, 10}) save_files(step, 1);
+  }
+  void write_model(std::int64_t step) const {
+    write_file(own / ("model-" + std::to_string(step)), std::string(2048, 'x'));
+  }
+  void save_files(std::int64_t step, int attempt) const {
+    write_model(step);
     const std::string name = "model-" + std::to_string(step);
-    write_file(own / name, std::string(2048, 'x'));
-    Commit commit(theirs, step, {1, 1}, 1);
+    Commit commit(theirs, step, {1, attempt}, 1);
     const nlohmann::json list = {{name, 2048, file_digest(own / name)}};
     commit.add(0, true,
                nlohmann::json{
@@ -116,6 +126,43 @@ TEST_F(CkptTool, knowsFilesOfAnotherProgram) {
     ASSERT_FALSE(commit.failed()) << commit.why();
     commit.commit();
   }
+  /// The files of that step are being written, and their checkpoint is an hour old.
+  void begin_to_save_again(std::int64_t step) const {
+    const fs::path manifest = committed_path(theirs, step) / manifest_file_name;
+    fs::last_write_time(manifest, fs::last_write_time(manifest) - std::chrono::hours(1));
+    write_file(own / ("model-" + std::to_string(step)), std::string(1024, 'x'));
+  }
+};
+
+TEST_F(ProgramRun, showsTheNewestThatIsWholeWhileOneIsSavedAgain) {
+  begin_to_save_again(10);
+  const auto show = [&] { return output_of([&](auto& out) { return tool::ckpt_show(other, false, out); }); };
+  EXPECT_THAT(show().second, HasSubstr("model-5"));
+  save_files(10, 2);
+  EXPECT_THAT(show().second, HasSubstr("model-10"));
+}
+
+TEST_F(ProgramRun, verifiesTheNewestWhenItIsSavedAgain) {
+  begin_to_save_again(10);
+  std::atomic<bool> verified = false;
+  std::thread program([&] {
+    const auto is_read = [&] {  // by verify, which holds a lease then
+      return std::ranges::any_of(entries_of(theirs), [](const std::string& name) {
+        return parse_name(name).kind == Name::Kind::lease && parse_name(name).step == 10;
+      });
+    };
+    while (!is_read() && !verified) std::this_thread::yield();
+    save_files(10, 2);
+  });
+  const auto [code, text] = output_of([&](auto& out) { return tool::ckpt_verify(other, false, out); });
+  verified = true;
+  program.join();
+  EXPECT_EQ(code, 0) << text;
+  EXPECT_THAT(text, HasSubstr("step-00000010: good"));
+}
+
+/// The verbs do the same.
+TEST_F(ProgramRun, knowsItsFiles) {
   EXPECT_THAT(output_of([&](auto& out) { return tool::ckpt_ls(other, false, out); }).second,
               AllOf(HasSubstr("        10  "), HasSubstr("2.00 KiB       1  "),
                     HasSubstr("files in " + own.string())));

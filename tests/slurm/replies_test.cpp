@@ -212,7 +212,8 @@ TEST(Replies, sort_error_texts) {
                                              {"usage", Exit::usage},
                                              {"impossible", Exit::impossible},
                                              {"runtime", Exit::runtime}};
-  std::string all = test::FakeTools::captured("errors.txt");
+  std::string all =
+      test::FakeTools::captured("errors.txt") + test::FakeTools::captured("errors_of_accounts.txt");
   int cases = 0;
   while (all.starts_with("## ")) {
     const auto end_of_title = all.find('\n'), end = std::min(all.find("\n## ", end_of_title), all.size() - 1);
@@ -223,12 +224,17 @@ TEST(Replies, sort_error_texts) {
     all.erase(0, end + 1);
     ++cases;
   }
-  EXPECT_GE(cases, 20);
+  EXPECT_GE(cases, 25);
   EXPECT_EQ(complaint("sbatch: error: invalid partition specified: x\nsbatch: error: Batch job submission "
                       "failed: Invalid partition name specified\n"),
             "Batch job submission failed: Invalid partition name specified");
   EXPECT_EQ(complaint("sbatch: unrecognized option '--nosuch'\nTry \"sbatch --help\" for more information\n"),
             "unrecognized option '--nosuch'");
+  EXPECT_EQ(
+      complaint(
+          "sbatch: error: QOSMaxWallDurationPerJobLimit\nsbatch: error: Batch job submission failed: Job "
+          "violates accounting/QOS policy (job submit limit, user's size and/or time limits)\n"),
+      "QOSMaxWallDurationPerJobLimit: more time than a job of the QOS may have");
   EXPECT_EQ(complaint(""), "it said nothing");
 }
 

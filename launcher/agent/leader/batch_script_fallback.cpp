@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
 
 #include "slurm/exclusion.hpp"
 #include "src/base/error.hpp"
@@ -18,6 +19,16 @@ constexpr Millis request_shutdown_limit{
 // come any more.
 constexpr double overdue_s = 15;
 constexpr double seldom_s = 300, often_s = 30, soonest_s = 1;
+
+/// The comment was the batch host's to renew: it says so now, where it is Holdfast's.
+void mark_comment(slurm::Cluster& cluster, slurm::JobId job) try {
+  auto comment = nlohmann::ordered_json::parse(cluster.comment(job), nullptr, false);
+  if (!comment.is_object() || !comment.contains("holdfast")) return;
+  comment["state"] = "the batch host is lost: see holdfast status";
+  cluster.set_comment(job, comment.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace));
+} catch (const Error& error) {
+  log::info("the comment of job {} stays as it is: {}", job, error.what());
+}
 
 bool runs(const std::optional<slurm::Job>& job) { return job && job->state == slurm::JobState::running; }
 
@@ -46,6 +57,7 @@ void BatchScriptFallback::is_lost() {
   if (std::exchange(lost_, true)) return;
   log::warn("the batch host is lost: asking SLURM for the end of job {}", job_);
   ask();
+  queries_.run([cluster = cluster_, job = job_] { mark_comment(*cluster, job); });
 }
 
 void BatchScriptFallback::ask() {

@@ -22,7 +22,7 @@ class BatchScriptFallback {
 
   /// From now on SLURM is asked for the end of the job: seldom at first, more often when it is near.
   void watch_the_clock();
-  /// The script's host is lost. Idempotent.
+  /// The script's host is lost; the job's comment says so, too. Idempotent.
   void is_lost();
   /// The run is over with `exit_code` and no script is left to act on it: on 75 the job goes back into the
   /// queue, for `nodes` others than `exclude` and, if it can be, `doubtful`, else it ends. Nothing when SLURM

@@ -8,9 +8,11 @@
 
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/commit_record.hpp"
+#include "checkpoint/index/patience.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/files.hpp"
+#include "src/base/log.hpp"
 #include "src/base/units.hpp"
 #include "src/config/load.hpp"
 #include "src/tools/cli/interrupt.hpp"
@@ -24,6 +26,19 @@ using checkpoint::Name;
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored);
+}
+
+/// `read`, again for a moment where it meets a step that is just replaced by a newer one of its name, or
+/// removed.
+template <class Read>
+auto while_it_changes(Read read) {
+  const checkpoint::Patience patience{Millis(2000)};
+  for (checkpoint::Retries retries(patience);;) try {
+      return read();
+    } catch (const checkpoint::Unreadable& why) {
+      if (retries.over()) throw;
+      retries.pause(why);
+    }
 }
 
 /// checkpoint.local of the run, or where it is by default.
@@ -60,7 +75,12 @@ fs::path checkpoint_of(const fs::path& given) {
   const fs::path path = clean(given);
   const auto folder = folder_of(path);
   if (!folder) return path;
-  const auto newest = checkpoint::newest_sound_folder(*folder);
+  std::vector<std::string> passed_over;
+  const auto newest = while_it_changes([&] {
+    passed_over.clear();
+    return checkpoint::newest_sound_folder(*folder, &passed_over);
+  });
+  for (const auto& why : passed_over) log::warn("an older checkpoint is taken: {}", why);
   if (!newest)
     throw Error(Exit::runtime, "no sound checkpoint in " + folder->string(), "",
                 "'holdfast ckpt verify' says what is wrong with them");
@@ -71,7 +91,7 @@ checkpoint::LeasedCheckpoint open_checkpoint(const fs::path& given) {
   const fs::path path = clean(given);
   const auto folder = folder_of(path);
   if (!folder) return checkpoint::lease_checkpoint(path);
-  auto newest = checkpoint::lease_newest(*folder);
+  auto newest = while_it_changes([&] { return checkpoint::lease_newest(*folder); });
   if (!newest)
     throw Error(Exit::runtime, "no sound checkpoint in " + folder->string(), "",
                 "'holdfast ckpt verify' says what is wrong with them");

@@ -345,6 +345,7 @@ TEST_F(ProgramFiles, whatWasWrittenAgainProvesNoDamage) {
   EXPECT_THAT(condition_of(step_dir).why, HasSubstr("own/latest was written again since"));
   EXPECT_THAT(problems(20), ElementsAre(HasSubstr("latest was written again since")));
   EXPECT_TRUE(verify(step_dir).unreadable);
+  EXPECT_THROW(newest_sound_folder(checkpoints), WrittenAgain) << "so was that of 10";
   const std::vector<std::int64_t> on_record = {20, 10};
   EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(20, 10)) << "the program will see";
   EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 may be half of another one";

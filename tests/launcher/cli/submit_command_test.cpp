@@ -58,6 +58,14 @@ TEST_F(SubmitCommand, refuses_the_minipods_settings_on_another_cluster) {
   EXPECT_EQ(submit({}).status, 0);
 }
 
+TEST_F(SubmitCommand, goes_on_where_slurm_does_not_say_its_name) {
+  tools.answer("scontrol", "", "slurm_load_ctl_conf error: Access/permission denied\n", 1);
+  const auto done = submit({});
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("it is unknown whether the cluster file describes this cluster"));
+  EXPECT_THAT(done.err, HasSubstr("Access/permission denied"));
+}
+
 TEST_F(SubmitCommand, takes_everyday_options_of_slurm_as_its_own) {
   const auto done = submit({"--dry-run", "-p", "gpu", "-A", "physics", "-q", "high", "-C", "h100&ib",
                             "--reservation", "maintenance", "-w", "dgx[001-002]", "-x", "dgx007"});

@@ -416,6 +416,7 @@ JobFacts job_in_state(const std::string& state, const std::string& reason = "") 
           .unanswered = "",
           .state = state,
           .reason = reason,
+          .meaning = "",
           .start = std::nullopt,
           .pending = state == "PENDING",
           .live = state == "PENDING" || state == "RUNNING"};
@@ -429,6 +430,10 @@ TEST(Status, TheJobDecidesWhatGoesOn) {
   facts.job = job_in_state("PENDING", "Priority");
   facts.job->start = 0;
   EXPECT_THAT(headline(facts), testing::StartsWith("in the queue (Priority), expected 19"));
+  facts.job->meaning = "others come first";
+  EXPECT_THAT(status_text(facts),
+              HasSubstr("job         17 PENDING (Priority: others come first), expected to"));
+  EXPECT_EQ(status_json(facts)["slurm"]["meaning"], "others come first");
   facts.job = job_in_state("NODE_FAIL", "NodeDown");
   EXPECT_EQ(headline(facts), "its job has ended (NODE_FAIL); was training");
   EXPECT_THAT(status_text(facts), HasSubstr("job         17 NODE_FAIL (NodeDown)\n"));

@@ -315,6 +315,7 @@ TEST_F(LeaderTest, WithoutItsScriptTheJobIsPutBackByTheLeader) {
   roster.batch_host = 1;
   config.checkpoint.drain_s = 2;
   auto& job = cluster->add_job(7, "job", "n[0-2]");
+  cluster->comments[7] = R"({"holdfast":1,"run":"made up","step":4,"state":"training"})";
   // Near for a leader that replaces the script, far enough for one that waits for the script's signal.
   job.end_time = unix_seconds() + 119;
   lead(1);
@@ -336,6 +337,9 @@ TEST_F(LeaderTest, WithoutItsScriptTheJobIsPutBackByTheLeader) {
   EXPECT_TRUE(everybody_hears_finish(75)) << "after drain_s, as nobody saves here";
   loop.call([this] { leader.reset(); });  // waits for the call
   EXPECT_EQ(cluster->requeued, std::vector<slurm::JobId>{7});
+  EXPECT_EQ(
+      cluster->comments[7],
+      R"({"holdfast":1,"run":"made up","step":4,"state":"the batch host is lost: see holdfast status"})");
   EXPECT_TRUE(cluster->cancelled.empty());
 }
 
