@@ -9,7 +9,8 @@ namespace holdfast::launcher {
 
 std::optional<StateChoice> choose_state(const std::vector<Holding>& holdings,
                                         const std::vector<int>& placement, int ranks_per_node,
-                                        std::int64_t at_least, const std::set<StateName>& refused) {
+                                        std::int64_t at_least, const std::set<StateName>& refused,
+                                        const std::set<int>& full) {
   const int world = static_cast<int>(placement.size()) * ranks_per_node;
   // Who has what: by state, newest first, and by rank.
   std::map<StateName, std::map<int, std::vector<const Holding*>>, std::greater<>> states;
@@ -31,7 +32,9 @@ std::optional<StateChoice> choose_state(const std::vector<Holding>& holdings,
           std::find_if(who.begin(), who.end(), [&](const Holding* h) { return h->node == node; });
       choice.moves.push_back({rank, here == who.end() ? who.front()->node : node, node});
     }
-    return choice;
+    const bool fits = std::none_of(choice.moves.begin(), choice.moves.end(),
+                                   [&](const StateMove& move) { return full.contains(move.to); });
+    if (fits) return choice;
   }
   return std::nullopt;
 }
@@ -52,10 +55,10 @@ void RestoreLadder::fetched(int node, const control::StateFetched& what) {
   if (StateName{what.step, what.of_attempt} != choice_.state || !awaited_.contains(node)) return;
   awaited_.erase(node);
   if (what.why.empty()) return;
-  // Another node may have the same.
   note_ = fmt::format("step {} of attempt {}, rank {}: {}", what.step, what.of_attempt, what.rank, what.why);
-  for (const StateMove& move : choice_.moves)
-    if (move.rank == what.rank)
+  if (what.no_room) full_.insert(node);
+  for (const StateMove& move : choice_.moves)  // another node may have the same
+    if (move.rank == what.rank && !what.no_room)
       std::erase_if(holdings_, [&](const Holding& h) {
         return h.node == move.from && h.what.rank == move.rank && h.what.step == what.step &&
                h.what.attempt == what.of_attempt;
@@ -76,9 +79,10 @@ std::vector<StateMove> RestoreLadder::climb(const Facts& facts) {
     return {};
   }
   refused_.insert(facts.refused.begin(), facts.refused.end());
-  const auto next = facts.trusted ? choose_state(holdings_, facts.placement, facts.ranks_per_node,
-                                                 std::max<std::int64_t>(facts.durable_step, 0), refused_)
-                                  : std::nullopt;
+  const auto next = facts.trusted
+                        ? choose_state(holdings_, facts.placement, facts.ranks_per_node,
+                                       std::max<std::int64_t>(facts.durable_step, 0), refused_, full_)
+                        : std::nullopt;
   choice_ = next ? *next : StateChoice{};
   if (!next && note_.empty())
     note_ =

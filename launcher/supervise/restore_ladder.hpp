@@ -29,10 +29,12 @@ struct StateChoice {
   std::vector<StateMove> moves;  ///< for ranks whose node does not have their own
 };
 /// The newest state, of `at_least` or later, that every rank has on a node; nothing: there is none.
-/// `placement`: slot -> node. `refused` are passed over.
+/// `placement`: slot -> node. `refused` are passed over, and so are those that would have to be moved to a
+/// node of `full`.
 std::optional<StateChoice> choose_state(const std::vector<Holding>& holdings,
                                         const std::vector<int>& placement, int ranks_per_node,
-                                        std::int64_t at_least, const std::set<StateName>& refused);
+                                        std::int64_t at_least, const std::set<StateName>& refused,
+                                        const std::set<int>& full = {});
 
 class RestoreLadder {
  public:
@@ -71,6 +73,7 @@ class RestoreLadder {
  private:
   std::vector<Holding> holdings_;
   std::set<StateName> refused_;
+  std::set<int> full_;  ///< nodes that cannot keep the state of a rank
   StateChoice choice_;
   std::set<int> awaited_;  ///< nodes that fetch
   double since_ = 0;

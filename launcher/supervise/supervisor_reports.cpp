@@ -51,7 +51,11 @@ void Supervisor::states_sealed(int n, int attempt, const std::vector<control::Se
 }
 
 void Supervisor::state_fetched(int n, const control::StateFetched& what) {
-  if (what.attempt == attempt() && stage_ == Stage::clearing) ladder_.fetched(n, what);
+  if (what.attempt != attempt() || stage_ != Stage::clearing) return;
+  ladder_.fetched(n, what);
+  // Another node may keep it, and the state stays where it is until ranks start.
+  if (what.no_room && attempt_.slot_of(n) >= 0 && has_spare_for(n))
+    evict(n, fmt::format("it cannot keep the state of rank {}: {}", what.rank, what.why));
 }
 
 void Supervisor::node_signs(int n, const control::NodeSigns& what) {

@@ -69,6 +69,7 @@ class FakeCluster {
     bool connected = false;             ///< to the leader of the moment
     std::vector<control::SealedState> sealed = {};  ///< in its memory
     std::string fetches = {};                       ///< why it cannot fetch a state; empty: it can
+    bool full = false;                              ///< that is because it has no room for one
     bool fetches_long = false;                      ///< it has not answered yet
     bool dumps = true;                              ///< it says what a rank's stacks are when it is asked
     int attempt = 0;                                ///< highest heard of
@@ -313,11 +314,11 @@ class FakeCluster {
             fetched.push_back(move);
             if (agent(move.to).fetches_long) continue;
             const std::string& why = agent(move.to).fetches;
-            this->tell(move.to, [n = move.to, said = control::StateFetched{
-                                                  fetch->attempt, fetch->state.step, fetch->state.attempt,
-                                                  why.empty() ? -1 : move.rank, why}](Supervisor& s) {
-              s.state_fetched(n, said);
-            });
+            this->tell(move.to,
+                       [n = move.to,
+                        said = control::StateFetched{fetch->attempt, fetch->state.step, fetch->state.attempt,
+                                                     why.empty() ? -1 : move.rank, why, agent(move.to).full}](
+                           Supervisor& s) { s.state_fetched(n, said); });
           }
         } else if (const auto* start = std::get_if<Launch>(&action)) {
           on_launch(*start);

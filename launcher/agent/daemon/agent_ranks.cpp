@@ -339,6 +339,7 @@ void Agent::fetch_state(const FetchState& order) {
   if (!mover && !order.from.empty()) {
     answer.rank = order.from.front().rank;
     answer.why = "this node keeps no snapshot buffers";
+    answer.no_room = true;
   }
   if (!mover) return tell_leader(answer);
   std::vector<Mover::Source> sources;
@@ -347,6 +348,7 @@ void Agent::fetch_state(const FetchState& order) {
   mover->fetch(sources, order.step, order.of_attempt, [this, answer](const Mover::Fetched& what) mutable {
     answer.rank = what.rank;
     answer.why = what.why;
+    answer.no_room = what.no_room;
     tell_leader(answer);
   });
 }

@@ -42,6 +42,12 @@ constexpr Millis rest_after_failure{30000};  // a partner that does not answer m
 
 Error give_up(const std::string& why) { return {Exit::transient, "a state is not moved", why}; }
 
+/// This node cannot keep a state. Another one may.
+struct NoRoom : Error {
+  explicit NoRoom(const std::exception& error)
+      : Error(Exit::transient, "a state has no room on this node", error.what()) {}
+};
+
 /// Training comes first; but where ranks spin on every core, copies must come forward all the same.
 void low_priority() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 5); }
 
@@ -65,41 +71,77 @@ void send_buffers(BulkStream& stream, const fs::path& generation, const Seal& se
                       buffer.bytes);
 }
 
-/// Takes the buffers of a seal into a generation, which is sealed when all of them are right. `ready` is
-/// called when there is room for them.
-void take_buffers(BulkStream& stream, const fs::path& generation, const Seal& seal,
-                  const std::function<void()>& ready) {
-  fs::create_directories(generation);
-  const auto held = lock(generation, LOCK_EX);
-  fs::remove(generation / "seal");
-  std::vector<files::Fd> open;
-  for (const auto& name : files::list(generation)) {  // of another program's buffers
-    const bool stays = std::any_of(seal.buffers.begin(), seal.buffers.end(),
-                                   [&](const auto& buffer) { return buffer_file(buffer) == name; });
-    if (!stays) fs::remove(generation / name);
+/// A generation that is being written: it is locked, has no seal, and has room for all buffers. What has not
+/// been sealed at the end of this gives its memory back.
+class Incoming {
+ public:
+  /// Throws NoRoom.
+  Incoming(const fs::path& generation, const Seal& seal) : generation_(generation), seal_(seal) {
+    try {
+      fs::create_directories(generation);
+      held_ = lock(generation, LOCK_EX);
+      fs::remove(generation / "seal");
+      for (const auto& name : files::list(generation))  // of another program's buffers
+        if (!is_buffer(name)) fs::remove(generation / name);
+      for (const auto& buffer : seal.buffers) reserve(buffer);
+    } catch (const std::exception& error) {
+      clear();
+      throw NoRoom(error);
+    }
   }
-  for (const auto& buffer : seal.buffers) {
-    const fs::path path = generation / buffer_file(buffer);
-    open.push_back(files::open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
-    int error = ::ftruncate(open.back().get(), buffer.bytes) != 0 ? errno : 0;
-    if (error == 0) error = files::reserve(open.back().get(), buffer.bytes);
-    if (error != 0) throw system_error("this node has no memory for " + path.string(), error);
+  ~Incoming() {
+    if (!sealed_) clear();
   }
-  ready();
-  for (std::size_t i = 0; i < open.size(); ++i) {
-    std::uint32_t crc = 0;
-    stream.receive_bytes(open[i].get(), seal.buffers[i].bytes, [&](std::span<const std::byte> part) {
-      crc = crc32_of(crc, part.data(), part.size());
-    });
-    if (crc != seal.buffers[i].crc)
-      throw give_up(fmt::format("the checksum of {} does not hold", seal.buffers[i].name));
+  Incoming(const Incoming&) = delete;
+
+  void take(BulkStream& stream) {
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+      std::uint32_t crc = 0;
+      stream.receive_bytes(open_[i].get(), seal_.buffers[i].bytes, [&](std::span<const std::byte> part) {
+        crc = crc32_of(crc, part.data(), part.size());
+      });
+      if (crc != seal_.buffers[i].crc)
+        throw give_up(fmt::format("the checksum of {} does not hold", seal_.buffers[i].name));
+    }
+    try {
+      write_seal();
+    } catch (const std::exception& error) {
+      throw NoRoom(error);
+    }
+    sealed_ = true;
   }
-  const fs::path aside = generation / "seal.new";
-  const std::string text = to_text(seal);
-  const files::Fd file = files::open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
-  files::write_all(file.get(), text.data(), text.size(), 0, aside);
-  fs::rename(aside, generation / "seal");
-}
+
+ private:
+  bool is_buffer(const std::string& name) const {
+    return std::any_of(seal_.buffers.begin(), seal_.buffers.end(),
+                       [&](const auto& buffer) { return buffer_file(buffer) == name; });
+  }
+  void reserve(const Seal::Buffer& buffer) {
+    const fs::path path = generation_ / buffer_file(buffer);
+    open_.push_back(files::open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+    int error = ::ftruncate(open_.back().get(), buffer.bytes) != 0 ? errno : 0;
+    if (error == 0) error = files::reserve(open_.back().get(), buffer.bytes);
+    if (error != 0) throw system_error("there is no memory for " + path.string(), error);
+  }
+  void write_seal() const {
+    const fs::path aside = generation_ / "seal.new";
+    const std::string text = to_text(seal_);
+    const files::Fd file = files::open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
+    files::write_all(file.get(), text.data(), text.size(), 0, aside);
+    fs::rename(aside, generation_ / "seal");
+  }
+  void clear() const noexcept {
+    if (!held_) return;  // somebody else's
+    std::error_code stays;
+    for (const auto& name : files::list(generation_)) fs::remove(generation_ / name, stays);
+  }
+
+  const fs::path generation_;
+  const Seal seal_;
+  files::Fd held_;
+  std::vector<files::Fd> open_;
+  bool sealed_ = false;
+};
 
 /// Where a state lies in the folder of a node.
 std::optional<fs::path> find_state(const fs::path& folder, int rank, std::int64_t step, int attempt) {
@@ -216,8 +258,9 @@ void Mover::State::take_copy(BulkStream& stream, int socket, const PutRequest& a
     if (there && there->is(seal.step, seal.attempt))
       return stream.send(to_text(MoverConsent{.here = true, .seal = {}}));
   const int generation = generation_to_replace(known, seal.attempt, asked.base_step, asked.base_attempt);
-  take_buffers(stream, of_rank / std::to_string(generation), seal,
-               [&] { stream.send(to_text(MoverConsent{})); });
+  Incoming copy(of_rank / std::to_string(generation), seal);
+  stream.send(to_text(MoverConsent{}));
+  copy.take(stream);
   stream.send(to_text(MoverConsent{}));
 }
 
@@ -384,7 +427,7 @@ void Mover::State::fetch(const Source& source, std::int64_t step, int of_attempt
   const auto seal = consent_of(stream.receive()).seal;
   if (!seal || !seal->is(step, of_attempt)) throw give_up("the other mover sends another state");
   const int generation = generation_to_replace(known, -1, -1, 0);
-  take_buffers(stream, of_rank / std::to_string(generation), *seal, [] {});
+  Incoming(of_rank / std::to_string(generation), *seal).take(stream);
 }
 
 Mover::Mover(control::Loop& loop, fs::path folder, const control::Key& secret)
@@ -496,6 +539,9 @@ void Mover::fetch(const std::vector<Source>& sources, std::int64_t step, int att
               if (common->failed) return {};  // the leader is to choose again
               try {
                 state->fetch(source, step, attempt);
+              } catch (const NoRoom& error) {
+                common->failed = true;
+                return {source.rank, error.why(), true};
               } catch (const std::exception& error) {
                 common->failed = true;
                 return {source.rank, error.what()};

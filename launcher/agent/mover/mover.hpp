@@ -76,7 +76,8 @@ class Mover {
   /// The first rank whose state cannot be had, and why; -1: all are there.
   struct Fetched {
     int rank = -1;
-    std::string why;
+    std::string why = {};
+    bool no_room = false;  ///< this node cannot keep it, and another one may
   };
   /// Has the state (step, attempt) of these ranks here; `then` is called in the loop's thread, when all of
   /// them have been fetched or given up.

@@ -101,8 +101,8 @@ struct LadderTest : testing::Test {
     for (const auto& h : what) states.push_back(h.what);
     ladder.has(node, states);
   }
-  void says(int node, std::int64_t step, int rank = -1, const char* why = "") {
-    ladder.fetched(node, {2, step, 1, rank, why});
+  void says(int node, std::int64_t step, int rank = -1, const char* why = "", bool no_room = false) {
+    ladder.fetched(node, {2, step, 1, rank, why, no_room});
   }
 };
 
@@ -144,6 +144,29 @@ TEST_F(LadderTest, TriesTheSameStateElsewhereAndThenAnOlderOne) {
   EXPECT_EQ(ladder.state(), (StateName{8, 1}));
   EXPECT_STREQ(ladder.level(), "local");
   EXPECT_THAT(ladder.tell(), HasSubstr("step 9 of attempt 1, rank 2: nobody answers"));
+}
+
+/// Nor would it help to ask another node for the same.
+TEST_F(LadderTest, ANodeWithoutRoomIsGivenNoStateAndThoseOfOthersStay) {
+  has(4, {own(4, 0, 9), own(4, 1, 9), copied(4, 2, 9), own(4, 0, 8), own(4, 1, 8), copied(4, 2, 8)});
+  has(5, {own(5, 2, 9), own(5, 2, 7)});
+  has(7, {own(7, 3, 9), own(7, 3, 8)});
+  EXPECT_THAT(ladder.climb(facts), ElementsAre(StateMove{2, 4, 7}));
+  says(7, 9, 2, "no memory is left", true);
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_TRUE(ladder.settled());
+  EXPECT_EQ(ladder.state().step, -1);
+  EXPECT_THAT(ladder.tell(), HasSubstr("step 9 of attempt 1, rank 2: no memory is left"));
+}
+
+TEST_F(LadderTest, ANodeWithoutRoomStartsFromWhatItHas) {
+  has(4, {own(4, 0, 9), own(4, 1, 9), copied(4, 2, 9), own(4, 0, 8), own(4, 1, 8)});
+  has(7, {own(7, 3, 9), own(7, 2, 8), own(7, 3, 8)});
+  EXPECT_THAT(ladder.climb(facts), ElementsAre(StateMove{2, 4, 7}));
+  says(7, 9, 2, "no memory is left", true);
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_TRUE(ladder.settled());
+  EXPECT_EQ(ladder.state(), (StateName{8, 1}));
 }
 
 TEST_F(LadderTest, GivesUpAMoveThatTakesTooLong) {
@@ -260,6 +283,38 @@ TEST(RestoreLadder, AnAttemptStartsFromNothingWhereTheCopyCannotBeFetched) {
   ASSERT_EQ(choices_of(c).size(), 1u);
   EXPECT_EQ(choices_of(c)[0].at("level"), "shared");
   EXPECT_THAT(choices_of(c)[0].at("note").get<std::string>(), HasSubstr("it is damaged"));
+}
+
+struct NoRoomTest : testing::Test {
+  test::FakeCluster c{test::Shape{.reports = false}};
+  std::vector<Launch> launched;
+  void lose_a_node_with_full_spares(std::initializer_list<int> full) {
+    c.on_launch = [this](const Launch& what) { launched.push_back(what); };
+    ASSERT_TRUE(c.until(Stage::running));
+    seal_step_7(c);
+    for (const int n : full) {
+      c.agent(n).fetches = "no memory is left";
+      c.agent(n).full = true;
+    }
+    c.kill(2);
+    ASSERT_TRUE(c.until([&] { return launched.size() == 2; }, 20));
+  }
+};
+
+TEST_F(NoRoomTest, ASpareWithoutRoomForTheStateIsPassedOver) {
+  lose_a_node_with_full_spares({4});
+  EXPECT_EQ(launched[1].placement[2], 3);
+  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
+  EXPECT_EQ(launched[1].level, "partner");
+  EXPECT_THAT(c.last("node_evicted").at("evidence").get<std::string>(), HasSubstr("no memory is left"));
+  EXPECT_EQ(c.last("node_evicted").at("node"), "n4");
+}
+
+TEST_F(NoRoomTest, WithoutAnotherSpareTheAttemptStartsFromNone) {
+  lose_a_node_with_full_spares({3, 4});
+  EXPECT_EQ(launched[1].placement[2], 3) << "the first one that was tried has left";
+  EXPECT_EQ(launched[1].state.step, -1);
+  EXPECT_THAT(choices_of(c).back().at("note").get<std::string>(), HasSubstr("no memory is left"));
 }
 
 }  // namespace
