@@ -135,6 +135,10 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("rank.environment", &C::rank, &Rank::environment, "\"NAME=value\" added for every rank");
   t.add("rank.warm", &C::rank, &Rank::warm,
         "modules that are imported before a Python program needs them, in interpreters that wait");
+  t.add(
+      "rank.buffers_gib", &C::rank, &Rank::buffers_gib,
+      "that a rank of another program keeps in snapshot buffers: plan refuses what has no room; 0: not known",
+      at_least(0));
   t.add("rank.directory", &C::rank, &Rank::directory,
         "where ranks work; empty: other programs than holdfast-train where the run was submitted");
 

@@ -15,6 +15,7 @@
 #include "src/base/log.hpp"
 #include "src/base/rank_env.hpp"
 #include "src/config/partner_nodes.hpp"
+#include "src/config/snapshot_buffers.hpp"
 
 namespace holdfast::launcher {
 
@@ -293,7 +294,8 @@ void Agent::give_buffers(RankEnv& rank, const StartRanks& order) const {
   if (!mover) return;
   rank.buffers = mover->folder_of(rank.rank);
   rank.buffers_copied = copies_buffers(order);
-  rank.buffers_limit = mover->share_of_rank(order.ranks_per_node, rank.buffers_copied);
+  rank.buffers_limit =
+      config::program_share(mover->memory_bytes(), order.ranks_per_node, rank.buffers_copied);
   if (order.sealed_step >= 0)
     rank.sealed = fmt::format("{} {} {}", order.sealed_step, order.sealed_attempt, order.sealed_level);
 }

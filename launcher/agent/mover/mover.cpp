@@ -165,11 +165,17 @@ void make_private(const fs::path& folder) {
 
 /// The rank waits at its seal until this is written: then its state is at the partner, or it is not to be had
 /// there.
-void deal_with(const fs::path& of_rank, const Seal& seal) {
+void deal_with(const fs::path& of_rank, int attempt, std::int64_t step) {
+  const fs::path path = of_rank / "copied";
+  const std::string text = fmt::format("{} {}\n", attempt, step);
   try {
-    files::replace_atomically(of_rank / "copied", fmt::format("{} {}\n", seal.attempt, seal.step));
-  } catch (const Error& error) {
-    log::warn("a rank waits in vain for a copy of its buffers: {}", error.what());
+    files::replace_atomically(path, text);
+  } catch (const Error&) {
+    // Without memory for another file, the one that is there is written over, which needs none.
+    const files::Fd file = files::open(path, O_WRONLY | O_NOFOLLOW);
+    files::write_all(file.get(), text.data(), text.size(), 0, path);
+    if (::ftruncate(file.get(), std::ssize(text)) != 0)
+      throw system_error("cannot cut " + path.string(), errno);
   }
 }
 
@@ -221,6 +227,7 @@ struct Mover::State {
   void copy_to_partner(int rank, const Attempt& now, const Newest& newest);
   bool has_copy(int rank, const Seal& seal);
   void make_room(int rank);
+  void make_room_for_word(int rank) const;
   void end_copies();
   void fetch(const Source& source, std::int64_t step, int attempt);
 };
@@ -376,7 +383,20 @@ void Mover::State::copy(int rank) {
       log::warn("the buffers of rank {} are not copied to the partner node: {}", rank, error.what());
     rests_until = Clock::now() + rest_after_failure;
   }
-  deal_with(folder / folder_name(rank, false), newest->seal);
+  try {
+    deal_with(folder / folder_name(rank, false), newest->seal.attempt, newest->seal.step);
+  } catch (const std::exception& error) {
+    log::warn("rank {} waits in vain for a copy of its buffers: {}", rank, error.what());
+  }
+}
+
+/// A file that can be written over when there is no memory any more.
+void Mover::State::make_room_for_word(int rank) const {
+  const fs::path of_rank = folder / folder_name(rank, false);
+  if (files::is_there(of_rank / "copied")) return;
+  if (::mkdir(of_rank.c_str(), 0700) != 0 && errno != EEXIST)
+    throw system_error("cannot create " + of_rank.string(), errno);
+  deal_with(of_rank, 0, -1);
 }
 
 std::optional<Mover::State::Newest> Mover::State::newest_of(int rank, const Attempt& now) const {
@@ -474,11 +494,10 @@ Mover::~Mover() {
 
 fs::path Mover::folder_of(int rank) const { return state_->folder / folder_name(rank, false); }
 
-std::int64_t Mover::share_of_rank(int ranks_per_node, bool copies) const {
+std::int64_t Mover::memory_bytes() const {
   struct statvfs facts {};
   if (::statvfs(state_->folder.c_str(), &facts) != 0) return 0;
-  const auto all = static_cast<std::int64_t>(facts.f_blocks) * static_cast<std::int64_t>(facts.f_frsize);
-  return all / (copies ? 4 : 2) / ranks_per_node;  // two generations of each
+  return static_cast<std::int64_t>(facts.f_blocks) * static_cast<std::int64_t>(facts.f_frsize);
 }
 
 std::vector<control::SealedState> Mover::sealed() const { return sealed_states(state_->folder); }
@@ -497,6 +516,14 @@ void Mover::begin(const Attempt& attempt) {
         state->make_room(rank);
       } catch (const std::exception& error) {
         log::warn("old snapshot buffers of rank {} stay on this node: {}", rank, error.what());
+      }
+    });
+  for (const int rank : attempt.ranks)
+    copiers_.of(rank).run([state = state_, rank] {
+      try {
+        state->make_room_for_word(rank);
+      } catch (const std::exception& error) {
+        log::warn("rank {} may wait in vain for a copy of its buffers: {}", rank, error.what());
       }
     });
   try {

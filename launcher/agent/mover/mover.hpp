@@ -64,8 +64,8 @@ class Mover {
 
   int port() const { return port_; }
   std::filesystem::path folder_of(int rank) const;
-  /// Bytes that one generation of a rank may have, so that all of a node's and all copies find room.
-  std::int64_t share_of_rank(int ranks_per_node, bool copies) const;
+  /// Of the file system that the buffers lie in, used or not; 0: it does not say.
+  std::int64_t memory_bytes() const;
   std::vector<control::SealedState> sealed() const;
 
   /// What the attempt cannot come back from is removed, to make room.

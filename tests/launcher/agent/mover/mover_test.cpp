@@ -4,8 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <memory>
@@ -38,6 +43,18 @@ struct MoverNode {
   fs::path folder;
   std::unique_ptr<Mover> mover;
 };
+
+/// As a rank does.
+Seal sealed_by_rank(const MoverNode& node, int rank, int generation, std::int64_t step, int attempt,
+                    const std::string& content) {
+  const fs::path at = node.generation(rank, false, generation);
+  fs::create_directories(at);
+  std::ofstream(at / "model.buffer", std::ios::binary) << content;
+  const Seal seal{
+      step, attempt, 8, {{"model", std::ssize(content), crc32_of(0, content.data(), content.size())}}};
+  files::replace_atomically(at / "seal", to_text(seal));
+  return seal;
+}
 
 /// In place of another node's mover: it hears what is asked, and answers when the test says so.
 class StandIn {
@@ -77,22 +94,37 @@ class StandIn {
   files::Fd listener_;
 };
 
+Mover::Fetched fetched(LoopThread& thread, MoverNode& node, const MoverNode& from, int rank,
+                       std::int64_t step, int attempt) {
+  std::optional<Mover::Fetched> answer;
+  node.mover->fetch({{rank, from.place()}}, step, attempt,
+                    [&](const Mover::Fetched& what) { answer = what; });
+  EXPECT_TRUE(thread.until([&] { return answer.has_value(); }));
+  return answer.value_or(Mover::Fetched{});
+}
+
+/// Runs `body` in a child, where `folder` has a mebibyte of memory.
+void with_little_memory(const fs::path& folder, const std::function<void()>& body) {
+  constexpr int not_allowed = 77;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=1m,mode=0700") != 0)
+      ::_exit(not_allowed);
+    body();
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == not_allowed) GTEST_SKIP() << "nothing can be mounted here";
+  EXPECT_EQ(status, 0);
+}
+
 class MoverTest : public testing::Test {
  protected:
   MoverTest() {
     fs::permissions(a_memory.path, fs::perms::owner_all);
     fs::permissions(b_memory.path, fs::perms::owner_all);
-  }
-  /// As a rank does.
-  static Seal sealed_by_rank(const MoverNode& node, int rank, int generation, std::int64_t step, int attempt,
-                             const std::string& content) {
-    const fs::path at = node.generation(rank, false, generation);
-    fs::create_directories(at);
-    std::ofstream(at / "model.buffer", std::ios::binary) << content;
-    const Seal seal{
-        step, attempt, 8, {{"model", std::ssize(content), crc32_of(0, content.data(), content.size())}}};
-    files::replace_atomically(at / "seal", to_text(seal));
-    return seal;
   }
   bool soon(const std::function<bool()>& there) { return thread.until(there); }
   static bool is_dealt_with(const MoverNode& node, int rank, const std::string& what) {
@@ -100,11 +132,7 @@ class MoverTest : public testing::Test {
     return fs::exists(file) && files::read_text(file) == what;
   }
   Mover::Fetched fetch(MoverNode& node, const MoverNode& from, int rank, std::int64_t step, int attempt) {
-    std::optional<Mover::Fetched> answer;
-    node.mover->fetch({{rank, from.place()}}, step, attempt,
-                      [&](const Mover::Fetched& what) { answer = what; });
-    EXPECT_TRUE(soon([&] { return answer.has_value(); }));
-    return answer.value_or(Mover::Fetched{});
+    return fetched(thread, node, from, rank, step, attempt);
   }
 
   const control::Key secret = control::random_key();
@@ -194,6 +222,39 @@ TEST_F(MoverTest, SaysWhatItCannotFetch) {
   const auto answer = fetch(b, a, 3, 12, 2);
   EXPECT_EQ(answer.rank, 3);
   EXPECT_THAT(answer.why, HasSubstr("it is not here"));
+}
+
+TEST(MoverInLittleMemory, WhatHasNoRoomIsSaidAndLeavesNothingBehind) {
+  const Folder a_memory, b_memory;
+  with_little_memory(b_memory.path, [&] {
+    const control::Key secret = control::random_key();
+    LoopThread thread;
+    MoverNode a{thread, secret, a_memory.path}, b{thread, secret, b_memory.path};
+    sealed_by_rank(a, 3, 0, 12, 2, std::string(3 << 20, 'x'));
+    const auto large = fetched(thread, b, a, 3, 12, 2);
+    EXPECT_EQ(large.rank, 3);
+    EXPECT_TRUE(large.no_room);
+    EXPECT_THAT(large.why, HasSubstr("No space left on device"));
+    sealed_by_rank(a, 4, 0, 12, 2, std::string(900 << 10, 'y'));
+    EXPECT_EQ(fetched(thread, b, a, 4, 12, 2).why, "") << "all of the memory is there again";
+    EXPECT_FALSE(fetched(thread, b, a, 5, 12, 2).no_room) << "that is the other node's fault";
+  });
+}
+
+/// Else it would wait for a copy that is not made.
+TEST(MoverInLittleMemory, ARankIsToldWithoutNewMemory) {
+  const Folder a_memory;
+  with_little_memory(a_memory.path, [&] {
+    LoopThread thread;
+    MoverNode a{thread, control::random_key(), a_memory.path};
+    a.mover->begin({2, {}, {3}, -1, 0});
+    const fs::path file = a.folder / "buffers" / folder_name(3, false) / "copied";
+    ASSERT_TRUE(thread.until([&] { return fs::exists(file); }));
+    sealed_by_rank(a, 3, 0, 12, 2, "x");
+    std::ofstream(a_memory.path / "others", std::ios::binary) << std::string(2 << 20, 'z');
+    a.mover->copy(3);
+    EXPECT_TRUE(thread.until([&] { return fs::exists(file) && files::read_text(file) == "2 12\n"; }));
+  });
 }
 
 TEST_F(MoverTest, ACopyFromANodeThatIsLostDoesNotHoldUpTheNextOne) {
@@ -346,9 +407,13 @@ TEST_F(MoverTest, WhatAnotherRunHasLeftIsRemoved) {
   EXPECT_THAT(other.sealed(), IsEmpty());
 }
 
-TEST_F(MoverTest, SharesTheMemoryAmongRanksAndGenerations) {
-  EXPECT_EQ(a.mover->share_of_rank(1, true) / 2, a.mover->share_of_rank(2, true));
-  EXPECT_GT(a.mover->share_of_rank(1, false), a.mover->share_of_rank(1, true));
+TEST(MoverInLittleMemory, KnowsHowMuchMemoryThereIs) {
+  const Folder memory;
+  with_little_memory(memory.path, [&] {
+    LoopThread thread;
+    const MoverNode node{thread, control::random_key(), memory.path};
+    EXPECT_EQ(node.mover->memory_bytes(), 1 << 20);
+  });
 }
 
 }  // namespace
