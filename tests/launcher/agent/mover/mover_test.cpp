@@ -230,8 +230,12 @@ TEST(MoverInLittleMemory, WhatHasNoRoomIsSaidAndLeavesNothingBehind) {
     const control::Key secret = control::random_key();
     LoopThread thread;
     MoverNode a{thread, secret, a_memory.path}, b{thread, secret, b_memory.path};
-    sealed_by_rank(a, 3, 0, 12, 2, std::string(3 << 20, 'x'));
-    const auto large = fetched(thread, b, a, 3, 12, 2);
+    Seal two = sealed_by_rank(a, 3, 0, 12, 2, std::string(600 << 10, 'x'));
+    two.buffers.push_back({"optim", 600 << 10, two.buffers[0].crc});
+    const fs::path at = a.generation(3, false, 0);
+    fs::copy_file(at / "model.buffer", at / "optim.buffer");
+    files::replace_atomically(at / "seal", to_text(two));
+    const auto large = fetched(thread, b, a, 3, 12, 2);  // there is room for one of them
     EXPECT_EQ(large.rank, 3);
     EXPECT_TRUE(large.no_room);
     EXPECT_THAT(large.why, HasSubstr("No space left on device"));
@@ -360,6 +364,82 @@ TEST_F(MoverTest, FetchesAllRanksAtOnceAndAnswersOnce) {
   EXPECT_EQ(b.mover->sealed().size(), 2u);
   b.mover->fetch({}, 12, 2, [&](const auto& what) { answers.push_back(what); });
   ASSERT_TRUE(soon([&] { return answers.size() == 3; })) << "there is nothing to fetch";
+}
+
+struct GivenUpFetch : MoverTest {
+  StandIn other{secret};
+  std::vector<Mover::Fetched> answers;
+  std::unique_ptr<StandIn::Asked> asked;
+  /// Node b fetches what it will not get: the other node says no more behind the seal.
+  GivenUpFetch() {
+    b.mover->fetch({{3, other.place()}}, 12, 2, [&](const auto& what) { answers.push_back(what); });
+    asked = other.next();
+    if (!asked) throw std::runtime_error("nothing was asked");
+    const Seal seal{12, 2, 8, {{"model", 1000, 0}}};
+    asked->stream.send(to_text(MoverConsent{.here = false, .seal = seal}));
+    if (!soon([&] { return fs::exists(buffer()); })) throw std::runtime_error("the seal is not taken");
+  }
+  fs::path buffer() const { return b.generation(3, false, 0) / "model.buffer"; }
+  /// Why no word comes: the other end has closed the connection, or it is silent.
+  std::string why_silent() {
+    try {
+      asked->stream.receive();
+    } catch (const Error& error) {
+      return error.why();
+    }
+    return "";
+  }
+};
+
+TEST_F(GivenUpFetch, AnotherOneTakesItsPlaceAtOnce) {
+  sealed_by_rank(a, 3, 0, 11, 1, three_mib);
+  b.mover->fetch({{3, a.place()}}, 11, 1, [&](const auto& what) { answers.push_back(what); });
+  EXPECT_EQ(why_silent(), "the other end is gone");
+  ASSERT_TRUE(soon([&] { return !answers.empty(); }));
+  EXPECT_EQ(answers.size(), 1u) << "nobody asks for the first any more";
+  EXPECT_EQ(answers[0].why, "");
+  EXPECT_THAT(b.mover->sealed(), UnorderedElementsAre(control::SealedState{3, 11, 1, 8, false}));
+}
+
+TEST_F(GivenUpFetch, NothingIsLeftOfIt) {
+  b.mover->give_up_fetches();
+  EXPECT_EQ(why_silent(), "the other end is gone");
+  EXPECT_TRUE(soon([&] { return !fs::exists(buffer()); }));
+  thread.settle();
+  EXPECT_THAT(answers, IsEmpty());
+}
+
+TEST_F(GivenUpFetch, TheStartOfAnAttemptGivesItUp) {
+  b.mover->begin({3, {}, {4}, -1, 0});
+  EXPECT_EQ(why_silent(), "the other end is gone");
+  EXPECT_TRUE(soon([&] { return !fs::exists(buffer()); }));
+  thread.settle();
+  EXPECT_THAT(answers, IsEmpty());
+}
+
+TEST_F(GivenUpFetch, TheSameAgainGoesOn) {
+  std::vector<Mover::Fetched> of_next_leader;
+  b.mover->fetch({{3, other.place()}}, 12, 2, [&](const auto& what) { of_next_leader.push_back(what); });
+  asked->stream.send_bytes(files::open("/dev/zero", O_RDONLY).get(), 1000);
+  const auto again = other.next();  // behind the first: those bytes were not what the seal says
+  ASSERT_TRUE(again);
+  ASSERT_TRUE(soon([&] { return answers.size() == 1; }));
+  EXPECT_THAT(answers[0].why, HasSubstr("the checksum of model does not hold"));
+  again->stream.send(refusal_text("not here"));
+  EXPECT_TRUE(soon([&] { return of_next_leader.size() == 1; }));
+}
+
+/// The states of the others may be large.
+TEST_F(MoverTest, TheFirstFailureOfAFetchIsSaidAtOnce) {
+  StandIn other(secret);
+  std::vector<Mover::Fetched> answers;
+  b.mover->fetch({{3, other.place()}, {4, other.place()}}, 12, 2,
+                 [&](const auto& what) { answers.push_back(what); });
+  const auto first = other.next(), second = other.next();
+  ASSERT_TRUE(first && second);
+  first->stream.send(refusal_text("not here"));
+  ASSERT_TRUE(soon([&] { return answers.size() == 1; })) << "the second one has not been answered";
+  EXPECT_EQ(answers[0].rank, first->rank());
 }
 
 TEST_F(MoverTest, StrangersGetNothing) {
