@@ -187,7 +187,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("supervise.ledger", &C::supervise, &Supervise::ledger,
         "folder where failures of nodes are kept across jobs; empty: the cluster file's, or none");
   t.add("supervise.port", &C::supervise, &Supervise::port,
-        "the first of 8 TCP ports of which an agent takes one that is free; 0: from the job id",
+        "the first of 8 TCP ports of which an agent takes one that is free, and its mover another; 0: from "
+        "the job id",
         between(0, 65535));
 
   t.add("model.file", &C::model, &Model::file,

@@ -96,7 +96,7 @@ struct Mover::State {
   };
 
   fs::path folder;
-  control::Key secret{};
+  control::Key key{};
 
   std::mutex mutex;  ///< of what follows
   Attempt attempt;
@@ -198,7 +198,7 @@ void Mover::State::copy_to_partner(int rank, const Attempt& now, const std::stop
   lower_priority_of_thread();
   files::Fd socket = control::connect_to(now.partner.hosts, now.partner.port);
   const Interruptible interruptible(over, socket.get());
-  BulkStream stream(std::move(socket), control::Session::End::client, secret);
+  BulkStream stream(std::move(socket), control::Session::End::client, key);
   const auto held = lock_generation(newest.generation, LOCK_SH, over);  // its rank waits before it writes
   const auto seal = read_seal(newest.generation);
   if (!seal) return;  // a newer one follows
@@ -246,7 +246,7 @@ void Mover::State::fetch(const Fetch& what) const {
   const auto given_up = what.given_up.get_token();
   files::Fd socket = control::connect_to(what.source.from.hosts, what.source.from.port);
   const Interruptible interruptible(given_up, socket.get());
-  BulkStream stream(std::move(socket), control::Session::End::client, secret);
+  BulkStream stream(std::move(socket), control::Session::End::client, key);
   stream.send(to_text(GetRequest{what.source.rank, what.step, what.attempt}));
   const auto seal = consent_of(stream.receive()).seal;
   if (!seal || !seal->is(what.step, what.attempt)) throw not_moved("the other mover sends another state");
@@ -254,11 +254,11 @@ void Mover::State::fetch(const Fetch& what) const {
   IncomingState(of_rank / std::to_string(generation), *seal, given_up).take(stream);
 }
 
-Mover::Mover(control::Loop& loop, fs::path folder, const control::Key& secret)
+Mover::Mover(control::Loop& loop, fs::path folder, const control::Key& secret, const std::vector<int>& ports)
     : state_(std::make_shared<State>()), copiers_(loop), fetchers_(loop) {
   State& state = *state_;
   state.folder = std::move(folder);
-  state.secret = secret;
+  state.key = mover_key(secret);
   make_private(state.folder.parent_path());
   const std::string run = control::to_hex(control::mac(secret, "buffers"));
   if (text_or_nothing(state.folder / "run") != run) {
@@ -274,7 +274,7 @@ Mover::Mover(control::Loop& loop, fs::path folder, const control::Key& secret)
                      {},
                      told.at("base_step"),
                      told.at("base_attempt")};
-  server_.emplace(state.folder, secret);
+  server_.emplace(state.folder, state.key, ports);
 }
 
 Mover::~Mover() {

@@ -61,8 +61,9 @@ class Mover {
   };
 
   /// Listens, and makes the folder; what another run has left in it is removed. What a mover before this one
-  /// was told of the attempt is known again. Throws Error.
-  Mover(control::Loop& loop, std::filesystem::path folder, const control::Key& secret);
+  /// was told of the attempt is known again. `ports`: to listen on (MoverServer). Throws Error.
+  Mover(control::Loop& loop, std::filesystem::path folder, const control::Key& secret,
+        const std::vector<int>& ports = {});
   ~Mover();
   Mover(const Mover&) = delete;
 

@@ -31,10 +31,22 @@ namespace {
 constexpr Millis accept_poll{200};
 constexpr int max_guests = 64;  // connections of other movers at one time
 
-int port_before(const fs::path& file) {
-  int port = 0;
-  if (files::is_there(file)) std::istringstream(files::read_text(file)) >> port;
-  return port;
+files::Fd listener_on(std::vector<int> ports, const fs::path& port_before) {
+  int before = 0;
+  if (files::is_there(port_before)) std::istringstream(files::read_text(port_before)) >> before;
+  if (before > 0) ports.insert(ports.begin(), before);
+  for (const int port : ports) {
+    try {
+      return control::listen_on(port);
+    } catch (const Error&) {  // it is taken
+    }
+  }
+  files::Fd other = control::listen_on(0);
+  if (!ports.empty())
+    log::warn(
+        "snapshot buffers are copied over port {}, which a firewall may stop: the agents' ports are taken",
+        control::port_of(other.get()));
+  return other;
 }
 
 }  // namespace
@@ -43,7 +55,7 @@ void lower_priority_of_thread() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(
 
 struct MoverServer::State {
   fs::path folder;
-  control::Key secret{};
+  control::Key key{};
   files::Fd listener;
   std::atomic<bool> over{false};
   std::atomic<int> guests{0};
@@ -76,7 +88,7 @@ void MoverServer::State::accept(const std::shared_ptr<State>& self) {
 
 void MoverServer::State::serve(files::Fd connected) {
   const int socket = connected.get();
-  BulkStream stream(std::move(connected), control::Session::End::server, secret);
+  BulkStream stream(std::move(connected), control::Session::End::server, key);
   try {
     const MoverRequest asked = request_of(stream.receive());
     if (const auto* put = std::get_if<PutRequest>(&asked)) return take_copy(stream, socket, *put);
@@ -121,16 +133,13 @@ void MoverServer::State::give_state(BulkStream& stream, const GetRequest& asked)
   send_buffers(stream, *path, *seal);
 }
 
-MoverServer::MoverServer(fs::path folder, const control::Key& secret) : state_(std::make_shared<State>()) {
+MoverServer::MoverServer(fs::path folder, const control::Key& key, const std::vector<int>& ports)
+    : state_(std::make_shared<State>()) {
   State& state = *state_;
   state.folder = std::move(folder);
-  state.secret = secret;
+  state.key = key;
   const fs::path known = state.folder / "port";
-  try {
-    state.listener = control::listen_on(port_before(known));
-  } catch (const Error&) {
-    state.listener = control::listen_on(0);
-  }
+  state.listener = listener_on(ports, known);
   port_ = control::port_of(state.listener.get());
   files::replace_atomically(known, std::to_string(port_));
   std::thread([self = state_] { self->accept(self); }).detach();

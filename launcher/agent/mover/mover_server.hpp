@@ -2,6 +2,7 @@
 // What answers other movers: it keeps copies for them, and gives states to them.
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "src/control/secret.hpp"
 
@@ -9,9 +10,10 @@ namespace holdfast::launcher {
 
 class MoverServer {
  public:
-  /// `folder`: of the node's buffers. Listens on the port of the one before it, which other movers know.
-  /// Throws Error.
-  MoverServer(std::filesystem::path folder, const control::Key& secret);
+  /// `folder`: of the node's buffers; `key`: mover_key(). Listens on the port of the one before it, which
+  /// other movers know; else on the first of `ports` that is free, and where none is on any other. Throws
+  /// Error.
+  MoverServer(std::filesystem::path folder, const control::Key& key, const std::vector<int>& ports);
   ~MoverServer();
   MoverServer(const MoverServer&) = delete;
   int port() const { return port_; }

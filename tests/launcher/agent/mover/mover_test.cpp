@@ -76,21 +76,21 @@ class StandIn {
     }
   };
 
-  explicit StandIn(const control::Key& secret) : secret_(secret), listener_(control::listen_on(0)) {}
+  explicit StandIn(const control::Key& secret) : key_(mover_key(secret)), listener_(control::listen_on(0)) {}
   Mover::Place place() const { return {{"127.0.0.1"}, control::port_of(listener_.get())}; }
   /// The next request; null: none came.
   std::unique_ptr<Asked> next() {
     pollfd waiting{listener_.get(), POLLIN, 0};
     if (::poll(&waiting, 1, patience_ms) <= 0) return nullptr;
     control::BulkStream stream(files::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)),
-                               control::Session::End::server, secret_);
+                               control::Session::End::server, key_);
     auto request = request_of(stream.receive());
     return std::unique_ptr<Asked>(new Asked{std::move(stream), std::move(request)});
   }
 
  private:
   static constexpr int patience_ms = 10000;
-  control::Key secret_;
+  control::Key key_;
   files::Fd listener_;
 };
 
@@ -101,6 +101,17 @@ Mover::Fetched fetched(LoopThread& thread, MoverNode& node, const MoverNode& fro
                     [&](const Mover::Fetched& what) { answer = what; });
   EXPECT_TRUE(thread.until([&] { return answer.has_value(); }));
   return answer.value_or(Mover::Fetched{});
+}
+
+/// The first of two neighbours.
+int two_free_ports() {
+  for (;;) {
+    const int first = control::test::free_port();
+    try {
+      if (control::listen_on(first) && control::listen_on(first + 1)) return first;
+    } catch (const Error&) {  // somebody has it
+    }
+  }
 }
 
 /// Runs `body` in a child, where `folder` has a mebibyte of memory.
@@ -266,7 +277,7 @@ TEST_F(MoverTest, ACopyFromANodeThatIsLostDoesNotHoldUpTheNextOne) {
   const std::string content = "never sent";
   const Seal seal{12, 2, 8, {{"model", std::ssize(content), crc32_of(0, content.data(), content.size())}}};
   control::BulkStream lost(control::connect_to({"127.0.0.1"}, b.mover->port()), control::Session::End::client,
-                           secret);
+                           mover_key(secret));
   lost.send(to_text(PutRequest{3, seal, -1, 0}));
   EXPECT_EQ(consent_of(lost.receive()), MoverConsent{});
   b.mover->begin({3, {}, {}, -1, 0});  // nor does it hold up this
@@ -459,6 +470,48 @@ TEST_F(MoverTest, StrangersGetNothing) {
   session.handshake(rank.line(), answer, why);
   rank.send(session.seal(R"({"m":"get","rank":3,"step":12,"attempt":2})") + "\n");
   EXPECT_TRUE(rank.closed_within(Millis(10000)));
+}
+
+/// A firewall lets the ports of agents through, and no others.
+TEST_F(MoverTest, ListensOnThePortsThatItIsGiven) {
+  const int first = two_free_ports();
+  Folder c_memory, d_memory, e_memory;
+  const Mover one(thread.loop, c_memory.path / "buffers", secret, {first + 1, first});
+  EXPECT_EQ(one.port(), first + 1);
+  const Mover two(thread.loop, d_memory.path / "buffers", control::random_key(), {first + 1, first});
+  EXPECT_EQ(two.port(), first) << "of another run on the same node";
+  const Mover three(thread.loop, e_memory.path / "buffers", control::random_key(), {first + 1, first});
+  EXPECT_GT(three.port(), 0) << "better than none";
+}
+
+TEST_F(MoverTest, IsNotTakenForAnAgent) {
+  const int first = two_free_ports();
+  Folder c_memory;
+  const Mover mover(thread.loop, c_memory.path / "buffers", secret, {first});
+  ASSERT_EQ(mover.port(), first);
+  std::optional<control::Listener> agent;
+  std::vector<control::ChannelPtr> accepted;
+  control::ChannelPtr looking;
+  bool found = false;
+  std::string why;
+  const auto look = [&] {
+    thread.call([&] {
+      looking = control::dial(thread.loop, control::TcpAddress{"127.0.0.1", first, 2}, secret, Millis(5000),
+                              {[&] { found = true; }, nullptr, [&](const std::string& text) { why = text; }});
+    });
+    ASSERT_TRUE(soon([&] { return found || !why.empty(); }));
+  };
+  look();
+  EXPECT_FALSE(found);
+  EXPECT_THAT(why, HasSubstr("what listens there is no agent of this run"));
+  thread.call([&] {
+    agent.emplace(thread.loop, control::TcpAddress{"", first + 1}, secret,
+                  [&](control::ChannelPtr guest) { accepted.push_back(std::move(guest)); });
+  });
+  why.clear();
+  look();
+  EXPECT_TRUE(found) << why;
+  thread.call([&] { looking.reset(), accepted.clear(), agent.reset(); });
 }
 
 TEST_F(MoverTest, OneThatReplacesAnotherKnowsWhatThatOneKnew) {
