@@ -79,10 +79,7 @@ std::vector<StateMove> RestoreLadder::climb(const Facts& facts) {
     return {};
   }
   refused_.insert(facts.refused.begin(), facts.refused.end());
-  const auto next = facts.trusted
-                        ? choose_state(holdings_, facts.placement, facts.ranks_per_node,
-                                       std::max<std::int64_t>(facts.durable_step, 0), refused_, full_)
-                        : std::nullopt;
+  const auto next = best(facts);
   choice_ = next ? *next : StateChoice{};
   if (!next && note_.empty())
     note_ =
@@ -94,6 +91,21 @@ std::vector<StateMove> RestoreLadder::climb(const Facts& facts) {
   for (const auto& move : choice_.moves) awaited_.insert(move.to);
   settled_ = awaited_.empty();
   return choice_.moves;
+}
+
+std::optional<StateChoice> RestoreLadder::best(const Facts& facts) const {
+  if (!facts.trusted) return std::nullopt;
+  const auto at_least = no_checkpoint_ ? 0 : std::max<std::int64_t>(facts.durable_step, 0);
+  return choose_state(holdings_, facts.placement, facts.ranks_per_node, at_least, refused_, full_);
+}
+
+bool RestoreLadder::reopen(const Facts& facts) {
+  if (choice_.state.step >= 0) return false;
+  no_checkpoint_ = facts.durable_step < 0;
+  if (!best(facts)) return false;
+  note_ = "the checkpoints that are newer are damaged";
+  settled_ = told_ = false;
+  return reopened_ = true;
 }
 
 const char* RestoreLadder::level() const {

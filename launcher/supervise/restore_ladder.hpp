@@ -42,7 +42,7 @@ class RestoreLadder {
   struct Facts {
     std::vector<int> placement;
     int ranks_per_node = 1;
-    std::int64_t durable_step = -1;  ///< newest on shared storage
+    std::int64_t durable_step = -1;  ///< newest on shared storage that is not known to be damaged
     bool trusted = true;             ///< else no state in memory is
     double limit_s = 0;              ///< for moves
     double now = 0;
@@ -63,6 +63,10 @@ class RestoreLadder {
   bool news() const { return settled_ && !told_; }
   /// Once all nodes have said what they have: the moves that must be made now, if any.
   std::vector<StateMove> climb(const Facts& facts);
+  /// None was chosen, since checkpoints are newer that have turned out to be damaged. Is there one after all,
+  /// of what is known now? Then nothing is settled any more.
+  bool reopen(const Facts& facts);
+  bool reopened() const { return reopened_; }
   /// Of climb(): step -1: none.
   const StateName& state() const { return choice_.state; }
   const char* level() const;
@@ -71,13 +75,16 @@ class RestoreLadder {
   std::string tell();
 
  private:
+  std::optional<StateChoice> best(const Facts& facts) const;
+
   std::vector<Holding> holdings_;
   std::set<StateName> refused_;
   std::set<int> full_;  ///< nodes that cannot keep the state of a rank
   StateChoice choice_;
   std::set<int> awaited_;  ///< nodes that fetch
   double since_ = 0;
-  bool settled_ = false, told_ = false;
+  bool settled_ = false, told_ = false, reopened_ = false;
+  bool no_checkpoint_ = false;  ///< all of them are damaged
   std::string note_;
 };
 

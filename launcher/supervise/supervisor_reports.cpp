@@ -183,14 +183,22 @@ void Supervisor::checkpoint_decided(const control::CommitOutcome& outcome, const
   if (outcome.durable && outcome.attempt == attempt()) attempt_.saved(outcome.step);
 }
 
-void Supervisor::checkpoint_damaged(std::int64_t step, const std::string& why) {
-  record(events::CheckpointDamaged{attempt(), step, why});
-}
-
-void Supervisor::no_checkpoint_left(const std::string& why) {
-  if (stage_ != Stage::over)
+bool Supervisor::checkpoints_judged(const std::vector<std::pair<std::int64_t, std::string>>& damaged,
+                                    bool left) {
+  if (damaged.empty()) return true;
+  if (left)
+    for (const auto& [step, why] : damaged) record(events::CheckpointDamaged{attempt(), step, why});
+  RestoreLadder::Facts facts = ladder_facts();
+  if (!left) facts.durable_step = -1;
+  if (stage_ == Stage::starting && ladder_.reopen(facts)) {
+    enter(Stage::clearing);
+    return false;
+  }
+  if (!left && stage_ != Stage::over)
     finish({static_cast<int>(Exit::no_requeue), "failed",
-            "no checkpoint is left to begin from: " + why + ". To begin anew, choose another run.dir"});
+            "no checkpoint is left to begin from: " + damaged.front().second +
+                ". To begin anew, choose another run.dir"});
+  return left;
 }
 
 void Supervisor::checkpoints_removed(const std::vector<std::int64_t>& steps) {

@@ -99,6 +99,9 @@ class FakeCluster {
   int actions_left = -1;  ///< >= 0: the leader dies after so many more actions
   std::function<void(const Launch&)> on_launch = [](const Launch&) {};
   std::function<void()> after_tick = [] {};
+  std::vector<std::pair<std::int64_t, std::string>>
+      damaged;                     ///< what the leader finds before the next launch, ...
+  bool checkpoints_left = true;    ///< ... and whether others are not
   std::vector<CheckNodes> checks;  ///< that were ordered
   std::vector<StateMove> fetched;  ///< moves of states that were ordered
   bool held = false;               ///< the ranks hold, on the leader's word
@@ -321,6 +324,9 @@ class FakeCluster {
                            Supervisor& s) { s.state_fetched(n, said); });
           }
         } else if (const auto* start = std::get_if<Launch>(&action)) {
+          if (start->state.step < 0 && !damaged.empty() &&
+              !leader->checkpoints_judged(std::exchange(damaged, {}), checkpoints_left))
+            continue;
           on_launch(*start);
           launch(*start);
           if (leader) leader->ordered();

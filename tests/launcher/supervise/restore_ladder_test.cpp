@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "tests/launcher/fake_cluster.hpp"
@@ -204,6 +205,25 @@ TEST_F(LadderTest, StartsFromACheckpointThatIsNewer) {
   EXPECT_EQ(ladder.tell(), "no state of all ranks is as new as the checkpoint of step 10");
 }
 
+TEST_F(LadderTest, TakesAnOlderStateWhereTheCheckpointsThatAreNewerAreDamaged) {
+  facts.durable_step = 10;
+  has(4, {own(4, 0, 9), own(4, 1, 9)});
+  has(7, {own(7, 2, 9), own(7, 3, 9)});
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  ASSERT_TRUE(ladder.settled());
+  ladder.tell();
+  ASSERT_EQ(ladder.state().step, -1);
+  EXPECT_FALSE(ladder.reopen(facts)) << "nothing else is known";
+  facts.durable_step = 8;
+  ASSERT_TRUE(ladder.reopen(facts));
+  EXPECT_FALSE(ladder.settled());
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_TRUE(ladder.settled() && ladder.news());
+  EXPECT_EQ(ladder.state(), (StateName{9, 1}));
+  EXPECT_THAT(ladder.tell(), HasSubstr("newer are damaged"));
+  EXPECT_FALSE(ladder.reopen(facts)) << "it starts from no checkpoint";
+}
+
 TEST_F(LadderTest, PassesOverAStateWithWhichTheProgramEnds) {
   has(4, {own(4, 0, 9), own(4, 1, 9), own(4, 0, 8), own(4, 1, 8)});
   has(7, {own(7, 2, 9), own(7, 3, 9), own(7, 2, 8), own(7, 3, 8)});
@@ -283,6 +303,54 @@ TEST(RestoreLadder, AnAttemptStartsFromNothingWhereTheCopyCannotBeFetched) {
   ASSERT_EQ(choices_of(c).size(), 1u);
   EXPECT_EQ(choices_of(c)[0].at("level"), "shared");
   EXPECT_THAT(choices_of(c)[0].at("note").get<std::string>(), HasSubstr("it is damaged"));
+}
+
+struct DamagedCheckpoints : testing::Test {
+  test::FakeCluster c{test::Shape{.reports = false}};
+  std::vector<Launch> launched;
+  /// All ranks have the state of step 7 in memory.
+  void lose_a_rank(std::vector<std::pair<std::int64_t, std::string>> damaged, bool left,
+                   const std::vector<std::int64_t>& durable = {5, 10}) {
+    c.on_launch = [this](const Launch& what) { launched.push_back(what); };
+    ASSERT_TRUE(c.until(Stage::running));
+    for (const std::int64_t step : durable)
+      c.tell(0, [step](Supervisor& s) { s.checkpoint_decided({1, step, true, ""}, ""); });
+    seal_step_7(c);
+    c.run(0.2);
+    ASSERT_EQ(c.leader->state().durable_step, 10);
+    c.damaged = std::move(damaged);
+    c.checkpoints_left = left;
+    c.end_rank(2, 1);
+    c.until([&] { return launched.size() == 2 || c.exit_code; }, 20);
+  }
+  int starts() const {
+    return static_cast<int>(std::count_if(c.events.begin(), c.events.end(), [](const auto& event) {
+      return event.at("event") == "attempt_started" && event.at("attempt") == 2;
+    }));
+  }
+};
+
+TEST_F(DamagedCheckpoints, OlderThanTheStateInMemoryIsTheNextOne) {
+  lose_a_rank({{10, "another digest"}}, true);
+  ASSERT_EQ(launched.size(), 2u);
+  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
+  EXPECT_THAT(launched[1].durable_steps, ElementsAre(5));
+  EXPECT_EQ(choices_of(c).back().at("step"), 7);
+  EXPECT_EQ(starts(), 1);
+}
+
+TEST_F(DamagedCheckpoints, AllOfThem) {
+  lose_a_rank({{10, "another digest"}, {5, "cut off"}}, false);
+  ASSERT_EQ(launched.size(), 2u);
+  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
+  EXPECT_EQ(c.leader->state().durable_step, 10) << "the next job must not begin at step 0";
+}
+
+TEST_F(DamagedCheckpoints, NewerThanTheStateInMemoryIsTheNextOne) {
+  lose_a_rank({{10, "another digest"}}, true, {5, 8, 10});
+  ASSERT_EQ(launched.size(), 2u);
+  EXPECT_EQ(launched[1].state.step, -1);
+  EXPECT_EQ(c.leader->state().durable_step, 8);
 }
 
 struct NoRoomTest : testing::Test {
