@@ -166,8 +166,9 @@ static int fits(const char* name, size_t bytes, char* why, size_t size) {
   if (all <= (double)own.place.limit) return 1;
   snprintf(
       why, size,
-      "the buffers of this rank would have %.0f bytes, and its share of the node's memory for them is %lld "
-      "bytes. Keep less in them, or more memory in checkpoint.local?",
+      "this rank's buffers would have %.0f bytes and may have %lld (seven eighths of the node's memory for "
+      "them are shared by its ranks, for two generations and their copies). Keep less in them, set "
+      "checkpoint.partner = \"none\", or a larger checkpoint.local?",
       all, (long long)own.place.limit);
   return 0;
 }
@@ -187,7 +188,7 @@ static void* map_file(const char* path, size_t bytes, char* why, size_t size) {
   close(fd);
   if (!error) return at;
   unlink(path);
-  refuse(why, size, "the node has no memory for it", error);
+  refuse(why, size, "the node has no memory for it any more", error);
   return NULL;
 }
 

@@ -300,7 +300,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
     if (const auto known = past.find(node.name); known != past.end())
       node.past_failures = known->second.past_failures();
   files::replace_atomically(run.nodes(), to_json_text(roster));
-  log::info("job {}: {} active nodes, {} spares, {} ranks; agents on a port from {} to {}", env.job,
+  log::info("job {}: {} active nodes, {} spares, {} ranks; agents listen on ports from {} to {}", env.job,
             plan.active, plan.spares, plan.world(), roster.nodes.front().port,
             roster.nodes.front().port + roster.nodes.front().ports - 1);
   // Children of another program's ranks may still save when the ranks have ended.

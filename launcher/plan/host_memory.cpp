@@ -137,6 +137,10 @@ std::vector<CountedPart> counted_parts(const CountedJob& job) {
   };
 }
 
+bool copies_buffers(const Plan& plan, const config::RunConfig& config) {
+  return config.checkpoint.partner != config::Partner::none && plan.active > 1;
+}
+
 /// What is compared with what there is, largest part first.
 void check_fit(const std::vector<CountedPart>& parts, std::int64_t have, const std::string& of_what,
                const std::string& cluster) {
@@ -158,7 +162,35 @@ void check_fit(const std::vector<CountedPart>& parts, std::int64_t have, const s
               list, hint.empty() ? "Use more nodes?" : fmt::format("Would one of these do: {}?", hint));
 }
 
+/// Of another program no more is known than what it says of its buffers.
+void refuse_buffers(const Plan& plan, const config::RunConfig& config, const config::ClusterFacts& facts) {
+  const auto wanted =
+      static_cast<std::int64_t>(config.rank.buffers_gib * static_cast<double>(std::int64_t{1} << 30));
+  if (wanted > 0 && plan.local.folder.empty())
+    throw Error(Exit::impossible, "the program's snapshot buffers have no place",
+                "checkpoint.local is \"none\"", "Leave checkpoint.local out, or rank.buffers_gib?");
+  const auto may_have = buffers_of_a_rank(plan, config, facts);
+  if (!may_have || wanted <= *may_have) return;
+  throw Error(
+      Exit::impossible,
+      fmt::format("a rank keeps {} in snapshot buffers but one of {} may have {}", size_text(wanted),
+                  facts.name, size_text(*may_have)),
+      fmt::format("seven eighths of {} of /dev/shm are for two generations{} of {}",
+                  size_text(facts.node_shm_bytes), copies_buffers(plan, config) ? " and as many copies" : "",
+                  count_text(plan.ranks_per_node, "rank")),
+      copies_buffers(plan, config) ? "Keep less in them, or set checkpoint.partner = \"none\"?"
+                                   : "Keep less in them, or use fewer ranks on a node?");
+}
+
 }  // namespace
+
+std::optional<std::int64_t> buffers_of_a_rank(const Plan& plan, const config::RunConfig& config,
+                                              const config::ClusterFacts& facts) {
+  if (config::own_trainer(config.rank) || facts.node_shm_bytes == 0 ||
+      !plan.local.folder.starts_with("/dev/shm"))
+    return std::nullopt;
+  return config::program_share(facts.node_shm_bytes, plan.ranks_per_node, copies_buffers(plan, config));
+}
 
 std::int64_t HostMemory::total() const {
   std::int64_t sum = 0;
@@ -180,7 +212,10 @@ std::int64_t HostMemory::bytes_of(const std::string& name) const {
 HostMemory host_memory_of(const Plan& plan, const config::RunConfig& config,
                           const config::ClusterFacts& facts) {
   HostMemory out;
-  if (!config::own_trainer(config.rank)) return out;  // what it keeps is not known
+  if (!config::own_trainer(config.rank)) {
+    refuse_buffers(plan, config, facts);
+    return out;
+  }
   const auto& s = plan.memory.state;
   out.state = (s.parameters + s.optimizer) * plan.ranks_per_node;
   const CountedJob job{plan,

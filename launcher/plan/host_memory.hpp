@@ -1,6 +1,7 @@
 #pragma once
 // What a job takes of the host memory of each of its nodes, part by part, and whether the node has it. Pure.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,14 @@ struct HostMemory {
 
 /// `plan`: complete up to its local level. What the kernel itself takes, and what it keeps of files in its
 /// page cache and gives up when memory is short, is no part. Throws Error (impossible) when the node or its
-/// /dev/shm has less than that.
+/// /dev/shm has less than that; of another program than ours, when it has less than rank.buffers_gib.
 HostMemory host_memory_of(const Plan& plan, const config::RunConfig& config,
                           const config::ClusterFacts& facts);
+
+/// Bytes that a rank of another program may have in snapshot buffers, in one generation; nothing: there are
+/// none, or it is not known of what memory.
+std::optional<std::int64_t> buffers_of_a_rank(const Plan& plan, const config::RunConfig& config,
+                                              const config::ClusterFacts& facts);
 
 /// For people: a line for each part, then the sums and what they are compared with.
 std::vector<std::string> host_memory_says(const HostMemory& memory);

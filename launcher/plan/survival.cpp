@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "launcher/plan/host_memory.hpp"
 #include "launcher/plan/units.hpp"
 #include "src/base/units.hpp"
 #include "src/config/load.hpp"
@@ -106,6 +107,12 @@ Survival survival_of(const Plan& plan, const config::RunConfig& config, const co
                        : count_text(plan.spares, "lost node") + ", one after another or at once");
   if (!config::own_trainer(config.rank)) {
     s.says.push_back("what the program has done since it saved last is done again after each loss");
+    using config::RankKind;
+    const bool may_speak = config.rank.kind == RankKind::client || config.rank.kind == RankKind::automatic;
+    if (const auto bytes = buffers_of_a_rank(plan, config, facts); bytes && may_speak)
+      s.says.push_back(
+          fmt::format("with snapshot buffers, in which each rank may keep {}, no more than its last step",
+                      size_text(*bytes)));
     return s;
   }
   const bool on = !local.folder.empty();

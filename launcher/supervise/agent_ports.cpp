@@ -48,6 +48,12 @@ void add_firsts(const Region& region, const TakenPorts& taken, std::vector<int>&
   }
 }
 
+std::vector<int> ports_from(int first, int count) {
+  std::vector<int> ports;
+  for (int port = first; port < first + count && port <= highest_port; ++port) ports.push_back(port);
+  return ports;
+}
+
 }  // namespace
 
 bool TakenPorts::contain(int port) const {
@@ -75,8 +81,14 @@ int first_port(std::int64_t job, const TakenPorts& taken) {
 }
 
 std::vector<int> ports_to_try(int first, int count, const TakenPorts& taken) {
-  std::vector<int> ports;
-  for (int port = first; port < first + count && port <= highest_port; ++port) ports.push_back(port);
+  std::vector<int> ports = ports_from(first, count);
+  std::stable_partition(ports.begin(), ports.end(), [&](int port) { return !taken.contain(port); });
+  return ports;
+}
+
+std::vector<int> mover_ports_to_try(int first, int count, const TakenPorts& taken) {
+  std::vector<int> ports = ports_from(first, count);
+  std::reverse(ports.begin(), ports.end());
   std::stable_partition(ports.begin(), ports.end(), [&](int port) { return !taken.contain(port); });
   return ports;
 }

@@ -30,5 +30,8 @@ int first_port(std::int64_t job, const TakenPorts& taken);
 
 /// The ports of an agent in the order in which it tries them: those that its machine uses otherwise are last.
 std::vector<int> ports_to_try(int first, int count, const TakenPorts& taken);
+/// Those of the mover in the same agent: the same from the last on, so that who looks for an agent comes to
+/// it first.
+std::vector<int> mover_ports_to_try(int first, int count, const TakenPorts& taken);
 
 }  // namespace holdfast::launcher

@@ -9,7 +9,8 @@ namespace holdfast::launcher {
 
 std::optional<StateChoice> choose_state(const std::vector<Holding>& holdings,
                                         const std::vector<int>& placement, int ranks_per_node,
-                                        std::int64_t at_least, const std::set<StateName>& refused) {
+                                        std::int64_t at_least, const std::set<StateName>& refused,
+                                        const std::set<int>& full) {
   const int world = static_cast<int>(placement.size()) * ranks_per_node;
   // Who has what: by state, newest first, and by rank.
   std::map<StateName, std::map<int, std::vector<const Holding*>>, std::greater<>> states;
@@ -31,7 +32,9 @@ std::optional<StateChoice> choose_state(const std::vector<Holding>& holdings,
           std::find_if(who.begin(), who.end(), [&](const Holding* h) { return h->node == node; });
       choice.moves.push_back({rank, here == who.end() ? who.front()->node : node, node});
     }
-    return choice;
+    const bool fits = std::none_of(choice.moves.begin(), choice.moves.end(),
+                                   [&](const StateMove& move) { return full.contains(move.to); });
+    if (fits) return choice;
   }
   return std::nullopt;
 }
@@ -52,10 +55,10 @@ void RestoreLadder::fetched(int node, const control::StateFetched& what) {
   if (StateName{what.step, what.of_attempt} != choice_.state || !awaited_.contains(node)) return;
   awaited_.erase(node);
   if (what.why.empty()) return;
-  // Another node may have the same.
   note_ = fmt::format("step {} of attempt {}, rank {}: {}", what.step, what.of_attempt, what.rank, what.why);
-  for (const StateMove& move : choice_.moves)
-    if (move.rank == what.rank)
+  if (what.no_room) full_.insert(node);
+  for (const StateMove& move : choice_.moves)  // another node may have the same
+    if (move.rank == what.rank && !what.no_room)
       std::erase_if(holdings_, [&](const Holding& h) {
         return h.node == move.from && h.what.rank == move.rank && h.what.step == what.step &&
                h.what.attempt == what.of_attempt;
@@ -81,9 +84,7 @@ std::vector<StateMove> RestoreLadder::climb(const Facts& facts) {
       note_ =
           fmt::format("step {} of attempt {} is passed over: the program has ended with it again and again",
                       h.what.step, h.what.attempt);
-  const auto next = facts.trusted ? choose_state(holdings_, facts.placement, facts.ranks_per_node,
-                                                 std::max<std::int64_t>(facts.durable_step, 0), refused_)
-                                  : std::nullopt;
+  const auto next = best(facts);
   choice_ = next ? *next : StateChoice{};
   if (!next && note_.empty())
     note_ =
@@ -95,6 +96,21 @@ std::vector<StateMove> RestoreLadder::climb(const Facts& facts) {
   for (const auto& move : choice_.moves) awaited_.insert(move.to);
   settled_ = awaited_.empty();
   return choice_.moves;
+}
+
+std::optional<StateChoice> RestoreLadder::best(const Facts& facts) const {
+  if (!facts.trusted) return std::nullopt;
+  const auto at_least = no_checkpoint_ ? 0 : std::max<std::int64_t>(facts.durable_step, 0);
+  return choose_state(holdings_, facts.placement, facts.ranks_per_node, at_least, refused_, full_);
+}
+
+bool RestoreLadder::reopen(const Facts& facts) {
+  if (choice_.state.step >= 0) return false;
+  no_checkpoint_ = facts.durable_step < 0;
+  if (!best(facts)) return false;
+  note_ = "the checkpoints that are newer are damaged";
+  settled_ = told_ = false;
+  return reopened_ = true;
 }
 
 const char* RestoreLadder::level() const {

@@ -29,10 +29,12 @@ struct StateChoice {
   std::vector<StateMove> moves;  ///< for ranks whose node does not have their own
 };
 /// The newest state, of `at_least` or later, that every rank has on a node; nothing: there is none.
-/// `placement`: slot -> node. `refused` are passed over.
+/// `placement`: slot -> node. `refused` are passed over, and so are those that would have to be moved to a
+/// node of `full`.
 std::optional<StateChoice> choose_state(const std::vector<Holding>& holdings,
                                         const std::vector<int>& placement, int ranks_per_node,
-                                        std::int64_t at_least, const std::set<StateName>& refused);
+                                        std::int64_t at_least, const std::set<StateName>& refused,
+                                        const std::set<int>& full = {});
 
 class RestoreLadder {
  public:
@@ -40,7 +42,7 @@ class RestoreLadder {
   struct Facts {
     std::vector<int> placement;
     int ranks_per_node = 1;
-    std::int64_t durable_step = -1;  ///< newest on shared storage
+    std::int64_t durable_step = -1;  ///< newest on shared storage that is not known to be damaged
     bool trusted = true;             ///< else no state in memory is
     double limit_s = 0;              ///< for moves
     double now = 0;
@@ -61,6 +63,10 @@ class RestoreLadder {
   bool news() const { return settled_ && !told_; }
   /// Once all nodes have said what they have: the moves that must be made now, if any.
   std::vector<StateMove> climb(const Facts& facts);
+  /// None was chosen, since checkpoints are newer that have turned out to be damaged. Is there one after all,
+  /// of what is known now? Then nothing is settled any more.
+  bool reopen(const Facts& facts);
+  bool reopened() const { return reopened_; }
   /// Of climb(): step -1: none.
   const StateName& state() const { return choice_.state; }
   const char* level() const;
@@ -69,12 +75,16 @@ class RestoreLadder {
   std::string tell();
 
  private:
+  std::optional<StateChoice> best(const Facts& facts) const;
+
   std::vector<Holding> holdings_;
   std::set<StateName> refused_;
+  std::set<int> full_;  ///< nodes that cannot keep the state of a rank
   StateChoice choice_;
   std::set<int> awaited_;  ///< nodes that fetch
   double since_ = 0;
-  bool settled_ = false, told_ = false;
+  bool settled_ = false, told_ = false, reopened_ = false;
+  bool no_checkpoint_ = false;  ///< all of them are damaged
   std::string note_;
 };
 

@@ -74,11 +74,10 @@ class Supervisor {
   void rank_seen(int node, const control::RankSeen& what);
   void checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note,
                           double stalled_s = 0);
-  /// An attempt was to begin from it.
-  void checkpoint_damaged(std::int64_t step, const std::string& why);
-  /// All that are on record are damaged: the run ends for good. Nothing of it is recorded, so that the next
-  /// job does not begin anew either.
-  void no_checkpoint_left(const std::string& why);
+  /// The attempt was to begin from the newest checkpoint, and these are `damaged`; `left`: some are not.
+  /// False: it is not launched now, since it begins from an older state in memory, or since the run ends for
+  /// good. When none is left nothing of it is recorded, so that the next job does not begin anew either.
+  bool checkpoints_judged(const std::vector<std::pair<std::int64_t, std::string>>& damaged, bool left);
   void checkpoints_removed(const std::vector<std::int64_t>& steps);
   void drain(const control::Drain& asked);
   void node_signs(int node, const control::NodeSigns& what);
@@ -134,6 +133,7 @@ class Supervisor {
   void lose(const std::vector<SilentNode>& nodes);
   void adopt();
   void choose_state();
+  RestoreLadder::Facts ladder_facts() const;
   void launch();
   void record_slow();
   void tell_ranks();

@@ -133,17 +133,25 @@ void Supervisor::adopt() {
 void Supervisor::choose_state() {
   for (int n = 0; n < static_cast<int>(roster_.nodes.size()); ++n)
     if (lost(n)) ladder_.lost(n);
-  auto moves =
-      ladder_.climb({placement(), roster_.ranks_per_node, state_.durable_step, state_.trusted_step < 0,
-                     static_cast<double>(limits_.step_s), now_, state_.refused});
+  auto moves = ladder_.climb(ladder_facts());
   if (!moves.empty()) actions_.push_back(FetchStates{attempt(), ladder_.state(), std::move(moves)});
   if (!ladder_.news()) return;
   const auto& [step, of_attempt] = ladder_.state();
   record(events::StateChosen{attempt(), step, of_attempt, ladder_.level(), ladder_.moved(), ladder_.tell()});
 }
 
+RestoreLadder::Facts Supervisor::ladder_facts() const {
+  return {placement(),
+          roster_.ranks_per_node,
+          state_.durable_step,
+          state_.trusted_step < 0,
+          static_cast<double>(limits_.step_s),
+          now_,
+          state_.refused};
+}
+
 void Supervisor::launch() {
-  record(events::AttemptStarted{attempt()});
+  if (!ladder_.reopened()) record(events::AttemptStarted{attempt()});
   order_waits_ = true;
   actions_.push_back(Launch{attempt(), placement(), state_.trusted_step, newest_durable(state_),
                             ladder_.state(), ladder_.level()});

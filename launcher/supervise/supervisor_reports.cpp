@@ -51,7 +51,11 @@ void Supervisor::states_sealed(int n, int attempt, const std::vector<control::Se
 }
 
 void Supervisor::state_fetched(int n, const control::StateFetched& what) {
-  if (what.attempt == attempt() && stage_ == Stage::clearing) ladder_.fetched(n, what);
+  if (what.attempt != attempt() || stage_ != Stage::clearing) return;
+  ladder_.fetched(n, what);
+  // Another node may keep it, and the state stays where it is until ranks start.
+  if (what.no_room && attempt_.slot_of(n) >= 0 && has_spare_for(n))
+    evict(n, fmt::format("it cannot keep the state of rank {}: {}", what.rank, what.why));
 }
 
 void Supervisor::node_signs(int n, const control::NodeSigns& what) {
@@ -179,14 +183,22 @@ void Supervisor::checkpoint_decided(const control::CommitOutcome& outcome, const
   if (outcome.durable && outcome.attempt == attempt()) attempt_.saved(outcome.step);
 }
 
-void Supervisor::checkpoint_damaged(std::int64_t step, const std::string& why) {
-  record(events::CheckpointDamaged{attempt(), step, why});
-}
-
-void Supervisor::no_checkpoint_left(const std::string& why) {
-  if (stage_ != Stage::over)
+bool Supervisor::checkpoints_judged(const std::vector<std::pair<std::int64_t, std::string>>& damaged,
+                                    bool left) {
+  if (damaged.empty()) return true;
+  if (left)
+    for (const auto& [step, why] : damaged) record(events::CheckpointDamaged{attempt(), step, why});
+  RestoreLadder::Facts facts = ladder_facts();
+  if (!left) facts.durable_step = -1;
+  if (stage_ == Stage::starting && ladder_.reopen(facts)) {
+    enter(Stage::clearing);
+    return false;
+  }
+  if (!left && stage_ != Stage::over)
     finish({static_cast<int>(Exit::no_requeue), "failed",
-            "no checkpoint is left to begin from: " + why + ". To begin anew, choose another run.dir"});
+            "no checkpoint is left to begin from: " + damaged.front().second +
+                ". To begin anew, choose another run.dir"});
+  return left;
 }
 
 void Supervisor::checkpoints_removed(const std::vector<std::int64_t>& steps) {

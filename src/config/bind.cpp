@@ -136,6 +136,10 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("rank.environment", &C::rank, &Rank::environment, "\"NAME=value\" added for every rank");
   t.add("rank.warm", &C::rank, &Rank::warm,
         "modules that are imported before a Python program needs them, in interpreters that wait");
+  t.add(
+      "rank.buffers_gib", &C::rank, &Rank::buffers_gib,
+      "that a rank of another program keeps in snapshot buffers: plan refuses what has no room; 0: not known",
+      at_least(0));
   t.add("rank.directory", &C::rank, &Rank::directory,
         "where ranks work; empty: other programs than holdfast-train where the run was submitted");
 
@@ -185,7 +189,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("supervise.ledger", &C::supervise, &Supervise::ledger,
         "folder where failures of nodes are kept across jobs; empty: the cluster file's, or none");
   t.add("supervise.port", &C::supervise, &Supervise::port,
-        "the first of 8 TCP ports of which an agent takes one that is free; 0: from the job id",
+        "the first of 8 TCP ports of which an agent takes one that is free, and its mover another; 0: from "
+        "the job id",
         between(0, 65535));
 
   t.add("model.file", &C::model, &Model::file,

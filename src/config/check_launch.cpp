@@ -111,6 +111,9 @@ void check_rank(const Rank& r) {
     refuse("rank.command is empty", "a rank needs a program", "Leave it out for holdfast-train?");
   if (own_trainer(r) && r.kind != RankKind::automatic)
     refuse("rank.kind is for other programs", "holdfast-train always speaks to its agent", "Leave it out?");
+  if (own_trainer(r) && r.buffers_gib > 0)
+    refuse("rank.buffers_gib is for other programs", "the buffers of holdfast-train are planned",
+           "Leave it out?");
   if (!r.warm.empty() && !python_command(r.command))
     refuse("rank.warm is for a Python program",
            "rank.command is not a Python interpreter with a script or with -m and a module", "Leave it out?");

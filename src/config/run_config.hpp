@@ -86,8 +86,9 @@ struct Rank {
   RankKind kind = RankKind::automatic;   ///< what may be promised of it; holdfast-train always speaks
   std::vector<std::string> environment;  ///< "NAME=value" added for every rank
   std::vector<std::string> warm;         ///< modules that waiting Python interpreters have imported before
-  std::string directory;  ///< where ranks work; "": another program than holdfast-train where the run was
-                          ///< submitted, holdfast-train in the run directory
+  double buffers_gib = 0;  ///< that a rank keeps in snapshot buffers at a time; 0: not known before it asks
+  std::string directory;   ///< where ranks work; "": another program than holdfast-train where the run was
+                           ///< submitted, holdfast-train in the run directory
   bool operator==(const Rank&) const = default;
 };
 

@@ -230,8 +230,9 @@ struct StateFetched {
   int attempt = 0;
   std::int64_t step = -1;
   int of_attempt = 0;
-  int rank = -1;    ///< whose state cannot be had; -1: all are there
-  std::string why;  ///< "": all are there
+  int rank = -1;         ///< whose state cannot be had; -1: all are there
+  std::string why;       ///< "": all are there
+  bool no_room = false;  ///< it cannot be kept on this node; another node may have room for it
 };
 /// Ranks are sent at most this many of the durable steps: the newest ones.
 inline constexpr std::size_t max_durable_steps = 64;

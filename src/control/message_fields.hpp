@@ -362,6 +362,7 @@ void fields(auto& f, Is<StateFetched> auto& m) {
   f("of_attempt", m.of_attempt, a_count);
   f("rank", m.rank, rank_or_none);
   f("why", m.why, a_text);
+  f("no_room", m.no_room, Flag{});
 }
 
 template <>

@@ -59,6 +59,7 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
       {"run.resume and model.weights both say what the run begins with",
        [](auto& c, auto&) { c.run.resume = "/a/step-00000001", c.model.weights = "/b"; }},
       {"rank.command is empty", [](auto& c, auto&) { c.rank.command.clear(); }},
+      {"rank.buffers_gib is for other programs", [](auto& c, auto&) { c.rank.buffers_gib = 1; }},
       {"rank.warm is for a Python program (rank.command is not a Python interpreter with a script or with -m "
        "and a "
        "module). Leave it out?",

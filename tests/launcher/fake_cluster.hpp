@@ -69,6 +69,7 @@ class FakeCluster {
     bool connected = false;             ///< to the leader of the moment
     std::vector<control::SealedState> sealed = {};  ///< in its memory
     std::string fetches = {};                       ///< why it cannot fetch a state; empty: it can
+    bool full = false;                              ///< that is because it has no room for one
     bool fetches_long = false;                      ///< it has not answered yet
     bool dumps = true;                              ///< it says what a rank's stacks are when it is asked
     int attempt = 0;                                ///< highest heard of
@@ -98,6 +99,9 @@ class FakeCluster {
   int actions_left = -1;  ///< >= 0: the leader dies after so many more actions
   std::function<void(const Launch&)> on_launch = [](const Launch&) {};
   std::function<void()> after_tick = [] {};
+  std::vector<std::pair<std::int64_t, std::string>>
+      damaged;                     ///< what the leader finds before the next launch, ...
+  bool checkpoints_left = true;    ///< ... and whether others are not
   std::vector<CheckNodes> checks;  ///< that were ordered
   std::vector<StateMove> fetched;  ///< moves of states that were ordered
   bool held = false;               ///< the ranks hold, on the leader's word
@@ -313,13 +317,16 @@ class FakeCluster {
             fetched.push_back(move);
             if (agent(move.to).fetches_long) continue;
             const std::string& why = agent(move.to).fetches;
-            this->tell(move.to, [n = move.to, said = control::StateFetched{
-                                                  fetch->attempt, fetch->state.step, fetch->state.attempt,
-                                                  why.empty() ? -1 : move.rank, why}](Supervisor& s) {
-              s.state_fetched(n, said);
-            });
+            this->tell(move.to,
+                       [n = move.to,
+                        said = control::StateFetched{fetch->attempt, fetch->state.step, fetch->state.attempt,
+                                                     why.empty() ? -1 : move.rank, why, agent(move.to).full}](
+                           Supervisor& s) { s.state_fetched(n, said); });
           }
         } else if (const auto* start = std::get_if<Launch>(&action)) {
+          if (start->state.step < 0 && !damaged.empty() &&
+              !leader->checkpoints_judged(std::exchange(damaged, {}), checkpoints_left))
+            continue;
           on_launch(*start);
           launch(*start);
           if (leader) leader->ordered();

@@ -102,7 +102,7 @@ class Buffers:
             try:
                 return memoryview(self._buffer(name, size))
             except OSError as error:
-                why = error if isinstance(error, BuffersError) else _refusal("the node has no memory for it", error)
+                why = error if isinstance(error, BuffersError) else _refusal("the node has no memory for it any more", error)
                 raise BuffersError(f"no buffer '{name}': {why}") from None
 
     def _buffer(self, name: str, size: int) -> mmap.mmap:
@@ -114,8 +114,9 @@ class Buffers:
             raise BuffersError("it has no bytes")
         whole = size + sum(other for known, other in self._sizes.items() if known != name)
         if whole > self._limit:
-            raise BuffersError(f"the buffers of this rank would have {whole} bytes, and its share of the node's memory for them is "
-                               f"{self._limit} bytes. Keep less in them, or more memory in checkpoint.local?")
+            raise BuffersError(f"this rank's buffers would have {whole} bytes and may have {self._limit} (seven eighths of the "
+                               "node's memory for them are shared by its ranks, for two generations and their copies). Keep less "
+                               "in them, set checkpoint.partner = \"none\", or a larger checkpoint.local?")
         if name not in self._sizes and len(self._sizes) == _MOST:
             raise BuffersError("there are 256 already")
         self._begin()

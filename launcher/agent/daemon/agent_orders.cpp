@@ -71,6 +71,7 @@ void Agent::clear(int attempt) {
   if (fence == LeadershipState::Fence::newer) {
     forget_drain();
     clear_orphans_ = true;
+    if (Mover* mover = system_.mover()) mover->give_up_fetches();
   }
   for (const auto& [number, rank] : ranks_)
     if (rank.attempt < attempt && rank.started && !rank.ended) leaving_.insert(rank.pid);

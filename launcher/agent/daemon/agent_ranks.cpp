@@ -15,6 +15,7 @@
 #include "src/base/log.hpp"
 #include "src/base/rank_env.hpp"
 #include "src/config/partner_nodes.hpp"
+#include "src/config/snapshot_buffers.hpp"
 
 namespace holdfast::launcher {
 
@@ -293,7 +294,8 @@ void Agent::give_buffers(RankEnv& rank, const StartRanks& order) const {
   if (!mover) return;
   rank.buffers = mover->folder_of(rank.rank);
   rank.buffers_copied = copies_buffers(order);
-  rank.buffers_limit = mover->share_of_rank(order.ranks_per_node, rank.buffers_copied);
+  rank.buffers_limit =
+      config::program_share(mover->memory_bytes(), order.ranks_per_node, rank.buffers_copied);
   if (order.sealed_step >= 0)
     rank.sealed = fmt::format("{} {} {}", order.sealed_step, order.sealed_attempt, order.sealed_level);
 }
@@ -339,6 +341,7 @@ void Agent::fetch_state(const FetchState& order) {
   if (!mover && !order.from.empty()) {
     answer.rank = order.from.front().rank;
     answer.why = "this node keeps no snapshot buffers";
+    answer.no_room = true;
   }
   if (!mover) return tell_leader(answer);
   std::vector<Mover::Source> sources;
@@ -347,6 +350,7 @@ void Agent::fetch_state(const FetchState& order) {
   mover->fetch(sources, order.step, order.of_attempt, [this, answer](const Mover::Fetched& what) mutable {
     answer.rank = what.rank;
     answer.why = what.why;
+    answer.no_room = what.no_room;
     tell_leader(answer);
   });
 }

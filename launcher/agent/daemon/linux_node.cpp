@@ -10,25 +10,28 @@
 #include "launcher/agent/ranks/programs.hpp"
 #include "launcher/agent/ranks/stacks.hpp"
 #include "launcher/pmix/pmix_program.hpp"
+#include "launcher/supervise/agent_ports.hpp"
 #include "src/base/log.hpp"
 #include "src/config/load.hpp"
 
 namespace holdfast::launcher {
 
 LinuxNode::LinuxNode(control::RealLoop& loop, RunDir run, std::string node, pid_t guardian,
-                     const config::RunConfig& config, const config::ClusterFacts& cluster, int ranks_per_node,
-                     const control::Key& secret)
+                     const config::RunConfig& config, const config::ClusterFacts& cluster,
+                     const Roster& roster, const control::Key& secret)
     : loop_(loop),
       run_(std::move(run)),
       node_(std::move(node)),
       guardian_(guardian),
       local_(config.checkpoint.local),
       children_(loop),
-      checker_(loop, run_, cluster, config.rank, ranks_per_node),
+      checker_(loop, run_, cluster, config.rank, roster.ranks_per_node),
       outside_(loop, run_, node_) {
   if (config::own_trainer(config.rank) || local_ == "none") return;  // our trainer has buffers of its own
   try {
-    mover_ = std::make_unique<Mover>(loop, buffers_folder(local_, run_, node_), secret);
+    const Roster::Node& here = roster.nodes.at(as_size(roster.node_called(node_)));
+    mover_ = std::make_unique<Mover>(loop, buffers_folder(local_, run_, node_), secret,
+                                     mover_ports_to_try(here.port, here.ports, taken_ports()));
   } catch (const std::exception& error) {
     log::warn("programs have no snapshot buffers on this node: {}", error.what());
   }

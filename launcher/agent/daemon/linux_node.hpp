@@ -4,6 +4,7 @@
 #include "launcher/agent/mover/mover.hpp"
 #include "launcher/agent/ranks/children.hpp"
 #include "launcher/agent/ranks/node_system.hpp"
+#include "launcher/supervise/roster.hpp"
 
 namespace holdfast::launcher {
 
@@ -11,7 +12,7 @@ class LinuxNode final : public NodeSystem {
  public:
   /// `guardian`: the pid of the agent's; 0: there is none.
   LinuxNode(control::RealLoop& loop, RunDir run, std::string node, pid_t guardian,
-            const config::RunConfig& config, const config::ClusterFacts& cluster, int ranks_per_node,
+            const config::RunConfig& config, const config::ClusterFacts& cluster, const Roster& roster,
             const control::Key& secret);
 
   pid_t start(Command command, std::function<void(int status)> ended) override;

@@ -32,7 +32,7 @@ AgentInput read_input(const RunDir& run, const std::string& node) {
 int serve(const RunDir& run, const std::string& node, pid_t guardian) {
   const AgentInput in = read_input(run, node);
   control::RealLoop loop;
-  LinuxNode system(loop, run, node, guardian, in.config, in.cluster, in.roster.ranks_per_node, in.secret);
+  LinuxNode system(loop, run, node, guardian, in.config, in.cluster, in.roster, in.secret);
   int exit_code = 0;
   Agent agent(loop, system, std::make_shared<slurm::ClusterCli>(), in, [&](int code) {
     exit_code = code;

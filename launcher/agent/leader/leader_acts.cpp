@@ -145,11 +145,7 @@ void Leader::judge_and_launch(const Launch& what) {
       [this, is_due, what](const checkpoint::Judgement& found) {
         if (!is_due()) return;
         supervisor_.at(loop_.steady_seconds());
-        if (found.steps.empty()) {
-          supervisor_.no_checkpoint_left(found.damaged.front().second);
-          return act();
-        }
-        for (const auto& [step, why] : found.damaged) supervisor_.checkpoint_damaged(step, why);
+        if (!supervisor_.checkpoints_judged(found.damaged, !found.steps.empty())) return act();
         act([this, what, steps = found.steps] {
           if (supervisor_.attempt() != what.attempt || supervisor_.stage() != Stage::starting) return;
           Launch judged = what;

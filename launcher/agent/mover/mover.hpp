@@ -1,14 +1,16 @@
 #pragma once
-// What copies the snapshot buffers of this node's ranks to a partner node, keeps a partner's, and fetches
-// those of ranks that are to run here. In threads of its own, so that it neither waits for the agent's loop
-// nor holds it up; with a low priority while ranks train.
+// What copies the snapshot buffers of this node's ranks to a partner node, and fetches those of ranks that
+// are to run here; its server keeps a partner's. In threads of their own, so that they neither wait for the
+// agent's loop nor hold it up; with a low priority while ranks train.
 #include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "launcher/agent/mover/mover_server.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/control/loop.hpp"
@@ -42,6 +44,7 @@ class Mover {
   struct Place {
     std::vector<std::string> hosts;
     int port = 0;
+    bool operator==(const Place&) const = default;
   };
   /// The attempt whose ranks run here: where their buffers are copied to, and the state that they began with.
   struct Attempt {
@@ -54,21 +57,24 @@ class Mover {
   struct Source {
     int rank = -1;
     Place from;
+    bool operator==(const Source&) const = default;
   };
 
   /// Listens, and makes the folder; what another run has left in it is removed. What a mover before this one
-  /// was told of the attempt is known again. Throws Error.
-  Mover(control::Loop& loop, std::filesystem::path folder, const control::Key& secret);
+  /// was told of the attempt is known again. `ports`: to listen on (MoverServer). Throws Error.
+  Mover(control::Loop& loop, std::filesystem::path folder, const control::Key& secret,
+        const std::vector<int>& ports = {});
   ~Mover();
   Mover(const Mover&) = delete;
 
-  int port() const { return port_; }
+  int port() const { return server_->port(); }
   std::filesystem::path folder_of(int rank) const;
-  /// Bytes that one generation of a rank may have, so that all of a node's and all copies find room.
-  std::int64_t share_of_rank(int ranks_per_node, bool copies) const;
+  /// Of the file system that the buffers lie in, used or not; 0: it does not say.
+  std::int64_t memory_bytes() const;
   std::vector<control::SealedState> sealed() const;
 
-  /// What the attempt cannot come back from is removed, to make room.
+  /// What the attempt cannot come back from is removed, to make room; copies of the one before and fetches
+  /// are given up.
   void begin(const Attempt& attempt);
   /// Copies what the rank would come back from to the partner, if it is not there: its newest seal of this
   /// attempt, or the state that it began with.
@@ -76,17 +82,22 @@ class Mover {
   /// The first rank whose state cannot be had, and why; -1: all are there.
   struct Fetched {
     int rank = -1;
-    std::string why;
+    std::string why = {};
+    bool no_room = false;  ///< this node cannot keep it, and another one may
   };
-  /// Has the state (step, attempt) of these ranks here; `then` is called in the loop's thread, when all of
-  /// them have been fetched or given up.
+  /// Has the state (step, attempt) of these ranks here, and gives up what else is being fetched. `then` is
+  /// called in the loop's thread, when all of them are there or one cannot be had; not when they are given
+  /// up.
   void fetch(const std::vector<Source>& sources, std::int64_t step, int attempt,
              std::function<void(const Fetched&)> then);
+  /// Their threads are free at once, but for one that is just connecting (2 s an address); nothing is left of
+  /// what they have got.
+  void give_up_fetches();
 
  private:
   struct State;
   std::shared_ptr<State> state_;  ///< threads that wait for another node have it, too
-  int port_ = 0;
+  std::optional<MoverServer> server_;
   RankWorkers copiers_, fetchers_;
 };
 

@@ -47,6 +47,8 @@ std::string on_one_line(const json& said) {
 
 }  // namespace
 
+control::Key mover_key(const control::Key& secret) { return control::mac(secret, "mover"); }
+
 std::string to_text(const MoverRequest& request) {
   if (const auto* put = std::get_if<PutRequest>(&request))
     return on_one_line({{"m", "put"},

@@ -8,8 +8,13 @@
 #include <variant>
 
 #include "launcher/agent/mover/seals.hpp"
+#include "src/control/secret.hpp"
 
 namespace holdfast::launcher {
+
+/// What movers prove to each other: not the run's secret, since movers listen on ports of agents, and who
+/// looks for an agent must not take a mover for one.
+control::Key mover_key(const control::Key& secret);
 
 /// Keep a copy of this state of a rank, whose attempt began with the state `base`.
 struct PutRequest {

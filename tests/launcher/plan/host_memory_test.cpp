@@ -107,6 +107,37 @@ TEST(HostMemory, WhatDoesNotFitIsRefusedAndNamesWhatToGiveUp) {
   EXPECT_NO_THROW(job.host());
 }
 
+TEST(HostMemory, OfAnotherProgramItsSnapshotBuffersMustHaveRoom) {
+  Job job = seven_b({"rank.command=[\"python3\", \"train.py\"]", "cluster.nodes=2"});
+  job.facts.node_shm_bytes = 1024 * giga;
+  constexpr double gib = std::int64_t{1} << 30;
+  const auto says = [&](double bytes) -> std::string {
+    job.config.rank.buffers_gib = bytes / gib;
+    try {
+      job.host();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit(), Exit::impossible);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(says(0), "");
+  EXPECT_EQ(says(27.9 * giga), "");
+  EXPECT_THAT(
+      says(28.1 * giga),
+      AllOf(StartsWith("a rank keeps 26.17 GiB in snapshot buffers but one of jeroboam may have 26.08 GiB "
+                       "(seven eighths of 953.7 GiB of /dev/shm are for two generations and as many "
+                       "copies of 8 ranks)"),
+            HasSubstr("checkpoint.partner = \"none\"?")));
+  job.config.checkpoint.partner = config::Partner::none;
+  EXPECT_EQ(says(55.9 * giga), "");
+  EXPECT_THAT(says(56.1 * giga), HasSubstr("for two generations of 8 ranks)"));
+  job.config.checkpoint.local = "/scratch";
+  EXPECT_EQ(says(100.0 * giga), "") << "nobody knows how large it is";
+  job.config.checkpoint.local = "none";
+  EXPECT_THAT(says(1), HasSubstr("have no place (checkpoint.local is \"none\")"));
+}
+
 /// 7B on a machine with one H200 and 128 GB.
 TEST(HostMemory, OneGpuAndLittleHostMemorySufficeWithoutALocalLevel) {
   const std::vector<std::string> one = {"cluster.ranks_per_node=1", "shard.strategy=no_shard",

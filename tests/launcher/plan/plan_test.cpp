@@ -462,6 +462,7 @@ TEST(Plan, TheJobsEnvironmentWins) {
 TEST(Plan, OfAnotherProgramSaysWhatIsKnownOfIt) {
   const auto text_of = [](const std::string& kind) {
     auto in = inputs_of("quickstart", {"rank.command=[\"python3\", \"train.py\"]", "rank.kind=" + kind});
+    in.facts.node_shm_bytes = 64'000'000'000;
     const auto p = in.plan();
     EXPECT_EQ(plan_from_json(nlohmann::json::parse(to_json(p).dump())), p);
     return to_text(p);
@@ -473,6 +474,10 @@ TEST(Plan, OfAnotherProgramSaysWhatIsKnownOfIt) {
     for (const char* ours : {"parameters", "micro-batch", "snapshots", "the same bits", "local level"})
       EXPECT_THAT(text, testing::Not(HasSubstr(ours))) << kind;
   }
+  for (const char* kind : {"auto", "client"})
+    EXPECT_THAT(text_of(kind), HasSubstr("with snapshot buffers, in which each rank may keep "));
+  for (const char* kind : {"plain", "sigterm"})
+    EXPECT_THAT(text_of(kind), testing::Not(HasSubstr("snapshot buffers")));
   EXPECT_THAT(text_of("client"), HasSubstr("it follows all orders"));
   EXPECT_THAT(text_of("sigterm"), HasSubstr("save and pause are refused"));
   EXPECT_THAT(text_of("plain"), HasSubstr("save, pause and evict are refused"));

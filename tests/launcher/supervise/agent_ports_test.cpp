@@ -59,6 +59,8 @@ TEST(AgentPorts, OfThisNodeTheFreeOnesAreTriedFirst) {
               ElementsAre(20000, 20003, 20001, 20002));
   EXPECT_THAT(ports_to_try(20000, 3, taken_ports("32768\t60999", "20000")), ElementsAre(20001, 20002, 20000));
   EXPECT_THAT(ports_to_try(65534, 8, {}), ElementsAre(65534, 65535));
+  EXPECT_THAT(mover_ports_to_try(20000, 4, taken_ports("20001\t20002", "")),
+              ElementsAre(20003, 20000, 20002, 20001));
 }
 
 }  // namespace

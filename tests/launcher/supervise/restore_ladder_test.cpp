@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "tests/launcher/fake_cluster.hpp"
@@ -101,8 +102,8 @@ struct LadderTest : testing::Test {
     for (const auto& h : what) states.push_back(h.what);
     ladder.has(node, states);
   }
-  void says(int node, std::int64_t step, int rank = -1, const char* why = "") {
-    ladder.fetched(node, {2, step, 1, rank, why});
+  void says(int node, std::int64_t step, int rank = -1, const char* why = "", bool no_room = false) {
+    ladder.fetched(node, {2, step, 1, rank, why, no_room});
   }
 };
 
@@ -146,6 +147,29 @@ TEST_F(LadderTest, TriesTheSameStateElsewhereAndThenAnOlderOne) {
   EXPECT_THAT(ladder.tell(), HasSubstr("step 9 of attempt 1, rank 2: nobody answers"));
 }
 
+/// Nor would it help to ask another node for the same.
+TEST_F(LadderTest, ANodeWithoutRoomIsGivenNoStateAndThoseOfOthersStay) {
+  has(4, {own(4, 0, 9), own(4, 1, 9), copied(4, 2, 9), own(4, 0, 8), own(4, 1, 8), copied(4, 2, 8)});
+  has(5, {own(5, 2, 9), own(5, 2, 7)});
+  has(7, {own(7, 3, 9), own(7, 3, 8)});
+  EXPECT_THAT(ladder.climb(facts), ElementsAre(StateMove{2, 4, 7}));
+  says(7, 9, 2, "no memory is left", true);
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_TRUE(ladder.settled());
+  EXPECT_EQ(ladder.state().step, -1);
+  EXPECT_THAT(ladder.tell(), HasSubstr("step 9 of attempt 1, rank 2: no memory is left"));
+}
+
+TEST_F(LadderTest, ANodeWithoutRoomStartsFromWhatItHas) {
+  has(4, {own(4, 0, 9), own(4, 1, 9), copied(4, 2, 9), own(4, 0, 8), own(4, 1, 8)});
+  has(7, {own(7, 3, 9), own(7, 2, 8), own(7, 3, 8)});
+  EXPECT_THAT(ladder.climb(facts), ElementsAre(StateMove{2, 4, 7}));
+  says(7, 9, 2, "no memory is left", true);
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_TRUE(ladder.settled());
+  EXPECT_EQ(ladder.state(), (StateName{8, 1}));
+}
+
 TEST_F(LadderTest, GivesUpAMoveThatTakesTooLong) {
   has(4, {own(4, 0, 9), own(4, 1, 9), copied(4, 2, 9), own(4, 0, 8), own(4, 1, 8)});
   has(7, {own(7, 3, 9), own(7, 2, 8), own(7, 3, 8)});
@@ -179,6 +203,25 @@ TEST_F(LadderTest, StartsFromACheckpointThatIsNewer) {
   ladder.has(4, {{0, 9, 1, 4, false}});
   ladder.climb(facts);
   EXPECT_EQ(ladder.tell(), "no state of all ranks is as new as the checkpoint of step 10");
+}
+
+TEST_F(LadderTest, TakesAnOlderStateWhereTheCheckpointsThatAreNewerAreDamaged) {
+  facts.durable_step = 10;
+  has(4, {own(4, 0, 9), own(4, 1, 9)});
+  has(7, {own(7, 2, 9), own(7, 3, 9)});
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  ASSERT_TRUE(ladder.settled());
+  ladder.tell();
+  ASSERT_EQ(ladder.state().step, -1);
+  EXPECT_FALSE(ladder.reopen(facts)) << "nothing else is known";
+  facts.durable_step = 8;
+  ASSERT_TRUE(ladder.reopen(facts));
+  EXPECT_FALSE(ladder.settled());
+  EXPECT_THAT(ladder.climb(facts), IsEmpty());
+  EXPECT_TRUE(ladder.settled() && ladder.news());
+  EXPECT_EQ(ladder.state(), (StateName{9, 1}));
+  EXPECT_THAT(ladder.tell(), HasSubstr("newer are damaged"));
+  EXPECT_FALSE(ladder.reopen(facts)) << "it starts from no checkpoint";
 }
 
 TEST_F(LadderTest, PassesOverAStateWithWhichTheProgramEnds) {
@@ -262,6 +305,86 @@ TEST(RestoreLadder, AnAttemptStartsFromNothingWhereTheCopyCannotBeFetched) {
   ASSERT_EQ(choices_of(c).size(), 1u);
   EXPECT_EQ(choices_of(c)[0].at("level"), "shared");
   EXPECT_THAT(choices_of(c)[0].at("note").get<std::string>(), HasSubstr("it is damaged"));
+}
+
+struct DamagedCheckpoints : testing::Test {
+  test::FakeCluster c{test::Shape{.reports = false}};
+  std::vector<Launch> launched;
+  /// All ranks have the state of step 7 in memory.
+  void lose_a_rank(std::vector<std::pair<std::int64_t, std::string>> damaged, bool left,
+                   const std::vector<std::int64_t>& durable = {5, 10}) {
+    c.on_launch = [this](const Launch& what) { launched.push_back(what); };
+    ASSERT_TRUE(c.until(Stage::running));
+    for (const std::int64_t step : durable)
+      c.tell(0, [step](Supervisor& s) { s.checkpoint_decided({1, step, true, ""}, ""); });
+    seal_step_7(c);
+    c.run(0.2);
+    ASSERT_EQ(c.leader->state().durable_step, 10);
+    c.damaged = std::move(damaged);
+    c.checkpoints_left = left;
+    c.end_rank(2, 1);
+    c.until([&] { return launched.size() == 2 || c.exit_code; }, 20);
+  }
+  int starts() const {
+    return static_cast<int>(std::count_if(c.events.begin(), c.events.end(), [](const auto& event) {
+      return event.at("event") == "attempt_started" && event.at("attempt") == 2;
+    }));
+  }
+};
+
+TEST_F(DamagedCheckpoints, OlderThanTheStateInMemoryIsTheNextOne) {
+  lose_a_rank({{10, "another digest"}}, true);
+  ASSERT_EQ(launched.size(), 2u);
+  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
+  EXPECT_THAT(launched[1].durable_steps, ElementsAre(5));
+  EXPECT_EQ(choices_of(c).back().at("step"), 7);
+  EXPECT_EQ(starts(), 1);
+}
+
+TEST_F(DamagedCheckpoints, AllOfThem) {
+  lose_a_rank({{10, "another digest"}, {5, "cut off"}}, false);
+  ASSERT_EQ(launched.size(), 2u);
+  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
+  EXPECT_EQ(c.leader->state().durable_step, 10) << "the next job must not begin at step 0";
+}
+
+TEST_F(DamagedCheckpoints, NewerThanTheStateInMemoryIsTheNextOne) {
+  lose_a_rank({{10, "another digest"}}, true, {5, 8, 10});
+  ASSERT_EQ(launched.size(), 2u);
+  EXPECT_EQ(launched[1].state.step, -1);
+  EXPECT_EQ(c.leader->state().durable_step, 8);
+}
+
+struct NoRoomTest : testing::Test {
+  test::FakeCluster c{test::Shape{.reports = false}};
+  std::vector<Launch> launched;
+  void lose_a_node_with_full_spares(std::initializer_list<int> full) {
+    c.on_launch = [this](const Launch& what) { launched.push_back(what); };
+    ASSERT_TRUE(c.until(Stage::running));
+    seal_step_7(c);
+    for (const int n : full) {
+      c.agent(n).fetches = "no memory is left";
+      c.agent(n).full = true;
+    }
+    c.kill(2);
+    ASSERT_TRUE(c.until([&] { return launched.size() == 2; }, 20));
+  }
+};
+
+TEST_F(NoRoomTest, ASpareWithoutRoomForTheStateIsPassedOver) {
+  lose_a_node_with_full_spares({4});
+  EXPECT_EQ(launched[1].placement[2], 3);
+  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
+  EXPECT_EQ(launched[1].level, "partner");
+  EXPECT_THAT(c.last("node_evicted").at("evidence").get<std::string>(), HasSubstr("no memory is left"));
+  EXPECT_EQ(c.last("node_evicted").at("node"), "n4");
+}
+
+TEST_F(NoRoomTest, WithoutAnotherSpareTheAttemptStartsFromNone) {
+  lose_a_node_with_full_spares({3, 4});
+  EXPECT_EQ(launched[1].placement[2], 3) << "the first one that was tried has left";
+  EXPECT_EQ(launched[1].state.step, -1);
+  EXPECT_THAT(choices_of(c).back().at("note").get<std::string>(), HasSubstr("no memory is left"));
 }
 
 }  // namespace

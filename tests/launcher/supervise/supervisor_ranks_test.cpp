@@ -148,10 +148,10 @@ TEST(Supervisor, ADamagedCheckpointIsOutOfTheRecord) {
   std::vector<std::int64_t> told;
   c.on_launch = [&](const Launch& what) { told = what.durable_steps; };
   ASSERT_TRUE(c.until([&] { return c.leader->state().durable_step == 40; }, 20));
-  c.tell(0, [](Supervisor& s) { s.checkpoint_damaged(20, "another digest"); });
+  c.tell(0, [](Supervisor& s) { s.checkpoints_judged({{20, "another digest"}}, true); });
   c.run(0.1);
   EXPECT_EQ(c.leader->state().durable_step, 40);
-  c.tell(0, [](Supervisor& s) { s.checkpoint_damaged(40, "another digest"); });
+  c.tell(0, [](Supervisor& s) { s.checkpoints_judged({{40, "another digest"}}, true); });
   c.run(0.1);
   EXPECT_EQ(c.leader->state().durable_step, 30);
   c.end_rank(2, 1);
@@ -165,7 +165,7 @@ TEST(Supervisor, WithoutASoundCheckpointTheRunEndsForGood) {
   FakeCluster c({.checkpoint_every = 10});
   ASSERT_TRUE(c.until([&] { return c.leader->state().durable_step == 20; }, 20));
   c.end_rank(2, 1);
-  c.tell(0, [](Supervisor& s) { s.no_checkpoint_left("model.pt does not match its digest"); });
+  c.tell(0, [](Supervisor& s) { s.checkpoints_judged({{20, "model.pt does not match its digest"}}, false); });
   c.run(2);
   EXPECT_EQ(c.exit_code, 93);
   EXPECT_EQ(c.result()["status"], "failed");

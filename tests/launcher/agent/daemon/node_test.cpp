@@ -186,7 +186,8 @@ class OldProcesses : public testing::Test {
   control::test::Folder folder_;
   RunDir run_{folder_.path};
   control::RealLoop loop_;
-  LinuxNode node_{loop_, run_, "n1", 0, config::RunConfig(), config::ClusterFacts(), 1, control::Key()};
+  LinuxNode node_{loop_,    run_,          "n1", 0, config::RunConfig(), config::ClusterFacts(),
+                  Roster(), control::Key()};
   std::vector<pid_t> started_;
 };
 

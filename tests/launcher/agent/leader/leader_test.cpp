@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "checkpoint/index/catalog.hpp"
 #include "slurm/fake_cluster.hpp"
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
@@ -38,6 +39,7 @@ class FakeAgent {
     if (leader_) leader_->send(encode(message));
   }
   std::vector<Message> heard;
+  std::vector<SealedState> sealed = {};
   int attempt = 0;
   template <class T>
   std::vector<T> all() const {
@@ -62,7 +64,8 @@ class FakeAgent {
     if (std::holds_alternative<LeaderBeat>(*message)) return;
     heard.push_back(*message);
     if (std::holds_alternative<Hello>(*message)) beat();
-    if (const auto* clear = std::get_if<Clear>(&*message)) attempt = clear->attempt, say(Cleared{attempt});
+    if (const auto* clear = std::get_if<Clear>(&*message))
+      attempt = clear->attempt, say(Cleared{attempt, 0, 0, sealed});
     if (const auto* start = std::get_if<StartRanks>(&*message))
       for (const int rank : ranks_of(*start)) say(RankStarted{rank, start->attempt, 4000 + rank});
   }
@@ -372,6 +375,27 @@ TEST_F(LeaderTest, ARepeatedVoteIsAnsweredAndNotDecidedAgain) {
   std::size_t decided = 0;
   for (const auto& event : read_events(run)) decided += kind_of(event.event) == "checkpoint_durable";
   EXPECT_EQ(decided, 1u);
+}
+
+TEST_F(LeaderTest, AnOlderStateInMemoryTakesThePlaceOfADamagedCheckpoint) {
+  Journal last(run, 1);
+  last.write(test::entry({{"event", "leader_elected"}, {"job", "7.0"}}).event);
+  last.write(test::entry({{"event", "checkpoint_durable"}, {"attempt", 1}, {"step", 20}}).event);
+  const auto step_dir = checkpoint::committed_path(run.checkpoints(), 20);
+  files::fs::create_directories(step_dir);
+  files::replace_atomically(step_dir / checkpoint::manifest_file_name, "cut off");
+  loop.call([this] {
+    for (int rank = 0; rank < 4; ++rank) agent(rank / 2).sealed.push_back({rank, 15, 1, 4, false});
+  });
+  lead(2);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] {
+    for (int n = 0; n < 2; ++n) {
+      const auto start = agent(n).all<StartRanks>();
+      ASSERT_EQ(start.size(), 1u);
+      EXPECT_EQ(start[0].sealed_step, 15);
+    }
+  });
 }
 
 TEST_F(LeaderTest, OrdersAreCarriedAndAnsweredWhenTheyAreOnRecord) {

@@ -4,8 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <memory>
@@ -39,6 +44,18 @@ struct MoverNode {
   std::unique_ptr<Mover> mover;
 };
 
+/// As a rank does.
+Seal sealed_by_rank(const MoverNode& node, int rank, int generation, std::int64_t step, int attempt,
+                    const std::string& content) {
+  const fs::path at = node.generation(rank, false, generation);
+  fs::create_directories(at);
+  std::ofstream(at / "model.buffer", std::ios::binary) << content;
+  const Seal seal{
+      step, attempt, 8, {{"model", std::ssize(content), crc32_of(0, content.data(), content.size())}}};
+  files::replace_atomically(at / "seal", to_text(seal));
+  return seal;
+}
+
 /// In place of another node's mover: it hears what is asked, and answers when the test says so.
 class StandIn {
  public:
@@ -59,23 +76,60 @@ class StandIn {
     }
   };
 
-  explicit StandIn(const control::Key& secret) : secret_(secret), listener_(control::listen_on(0)) {}
+  explicit StandIn(const control::Key& secret) : key_(mover_key(secret)), listener_(control::listen_on(0)) {}
   Mover::Place place() const { return {{"127.0.0.1"}, control::port_of(listener_.get())}; }
   /// The next request; null: none came.
   std::unique_ptr<Asked> next() {
     pollfd waiting{listener_.get(), POLLIN, 0};
     if (::poll(&waiting, 1, patience_ms) <= 0) return nullptr;
     control::BulkStream stream(files::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)),
-                               control::Session::End::server, secret_);
+                               control::Session::End::server, key_);
     auto request = request_of(stream.receive());
     return std::unique_ptr<Asked>(new Asked{std::move(stream), std::move(request)});
   }
 
  private:
   static constexpr int patience_ms = 10000;
-  control::Key secret_;
+  control::Key key_;
   files::Fd listener_;
 };
+
+Mover::Fetched fetched(LoopThread& thread, MoverNode& node, const MoverNode& from, int rank,
+                       std::int64_t step, int attempt) {
+  std::optional<Mover::Fetched> answer;
+  node.mover->fetch({{rank, from.place()}}, step, attempt,
+                    [&](const Mover::Fetched& what) { answer = what; });
+  EXPECT_TRUE(thread.until([&] { return answer.has_value(); }));
+  return answer.value_or(Mover::Fetched{});
+}
+
+/// The first of two neighbours.
+int two_free_ports() {
+  for (;;) {
+    const int first = control::test::free_port();
+    try {
+      if (control::listen_on(first) && control::listen_on(first + 1)) return first;
+    } catch (const Error&) {  // somebody has it
+    }
+  }
+}
+
+/// Runs `body` in a child, where `folder` has a mebibyte of memory.
+void with_little_memory(const fs::path& folder, const std::function<void()>& body) {
+  constexpr int not_allowed = 77;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=1m,mode=0700") != 0)
+      ::_exit(not_allowed);
+    body();
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == not_allowed) GTEST_SKIP() << "nothing can be mounted here";
+  EXPECT_EQ(status, 0);
+}
 
 class MoverTest : public testing::Test {
  protected:
@@ -83,28 +137,13 @@ class MoverTest : public testing::Test {
     fs::permissions(a_memory.path, fs::perms::owner_all);
     fs::permissions(b_memory.path, fs::perms::owner_all);
   }
-  /// As a rank does.
-  static Seal sealed_by_rank(const MoverNode& node, int rank, int generation, std::int64_t step, int attempt,
-                             const std::string& content) {
-    const fs::path at = node.generation(rank, false, generation);
-    fs::create_directories(at);
-    std::ofstream(at / "model.buffer", std::ios::binary) << content;
-    const Seal seal{
-        step, attempt, 8, {{"model", std::ssize(content), crc32_of(0, content.data(), content.size())}}};
-    files::replace_atomically(at / "seal", to_text(seal));
-    return seal;
-  }
   bool soon(const std::function<bool()>& there) { return thread.until(there); }
   static bool is_dealt_with(const MoverNode& node, int rank, const std::string& what) {
     const fs::path file = node.folder / "buffers" / folder_name(rank, false) / "copied";
     return fs::exists(file) && files::read_text(file) == what;
   }
   Mover::Fetched fetch(MoverNode& node, const MoverNode& from, int rank, std::int64_t step, int attempt) {
-    std::optional<Mover::Fetched> answer;
-    node.mover->fetch({{rank, from.place()}}, step, attempt,
-                      [&](const Mover::Fetched& what) { answer = what; });
-    EXPECT_TRUE(soon([&] { return answer.has_value(); }));
-    return answer.value_or(Mover::Fetched{});
+    return fetched(thread, node, from, rank, step, attempt);
   }
 
   const control::Key secret = control::random_key();
@@ -196,12 +235,49 @@ TEST_F(MoverTest, SaysWhatItCannotFetch) {
   EXPECT_THAT(answer.why, HasSubstr("it is not here"));
 }
 
+TEST(MoverInLittleMemory, WhatHasNoRoomIsSaidAndLeavesNothingBehind) {
+  const Folder a_memory, b_memory;
+  with_little_memory(b_memory.path, [&] {
+    const control::Key secret = control::random_key();
+    LoopThread thread;
+    MoverNode a{thread, secret, a_memory.path}, b{thread, secret, b_memory.path};
+    Seal two = sealed_by_rank(a, 3, 0, 12, 2, std::string(600 << 10, 'x'));
+    two.buffers.push_back({"optim", 600 << 10, two.buffers[0].crc});
+    const fs::path at = a.generation(3, false, 0);
+    fs::copy_file(at / "model.buffer", at / "optim.buffer");
+    files::replace_atomically(at / "seal", to_text(two));
+    const auto large = fetched(thread, b, a, 3, 12, 2);  // there is room for one of them
+    EXPECT_EQ(large.rank, 3);
+    EXPECT_TRUE(large.no_room);
+    EXPECT_THAT(large.why, HasSubstr("No space left on device"));
+    sealed_by_rank(a, 4, 0, 12, 2, std::string(900 << 10, 'y'));
+    EXPECT_EQ(fetched(thread, b, a, 4, 12, 2).why, "") << "all of the memory is there again";
+    EXPECT_FALSE(fetched(thread, b, a, 5, 12, 2).no_room) << "that is the other node's fault";
+  });
+}
+
+/// Else it would wait for a copy that is not made.
+TEST(MoverInLittleMemory, ARankIsToldWithoutNewMemory) {
+  const Folder a_memory;
+  with_little_memory(a_memory.path, [&] {
+    LoopThread thread;
+    MoverNode a{thread, control::random_key(), a_memory.path};
+    a.mover->begin({2, {}, {3}, -1, 0});
+    const fs::path file = a.folder / "buffers" / folder_name(3, false) / "copied";
+    ASSERT_TRUE(thread.until([&] { return fs::exists(file); }));
+    sealed_by_rank(a, 3, 0, 12, 2, "x");
+    std::ofstream(a_memory.path / "others", std::ios::binary) << std::string(2 << 20, 'z');
+    a.mover->copy(3);
+    EXPECT_TRUE(thread.until([&] { return fs::exists(file) && files::read_text(file) == "2 12\n"; }));
+  });
+}
+
 TEST_F(MoverTest, ACopyFromANodeThatIsLostDoesNotHoldUpTheNextOne) {
   // It has begun to send, and says no more.
   const std::string content = "never sent";
   const Seal seal{12, 2, 8, {{"model", std::ssize(content), crc32_of(0, content.data(), content.size())}}};
   control::BulkStream lost(control::connect_to({"127.0.0.1"}, b.mover->port()), control::Session::End::client,
-                           secret);
+                           mover_key(secret));
   lost.send(to_text(PutRequest{3, seal, -1, 0}));
   EXPECT_EQ(consent_of(lost.receive()), MoverConsent{});
   b.mover->begin({3, {}, {}, -1, 0});  // nor does it hold up this
@@ -301,6 +377,82 @@ TEST_F(MoverTest, FetchesAllRanksAtOnceAndAnswersOnce) {
   ASSERT_TRUE(soon([&] { return answers.size() == 3; })) << "there is nothing to fetch";
 }
 
+struct GivenUpFetch : MoverTest {
+  StandIn other{secret};
+  std::vector<Mover::Fetched> answers;
+  std::unique_ptr<StandIn::Asked> asked;
+  /// Node b fetches what it will not get: the other node says no more behind the seal.
+  GivenUpFetch() {
+    b.mover->fetch({{3, other.place()}}, 12, 2, [&](const auto& what) { answers.push_back(what); });
+    asked = other.next();
+    if (!asked) throw std::runtime_error("nothing was asked");
+    const Seal seal{12, 2, 8, {{"model", 1000, 0}}};
+    asked->stream.send(to_text(MoverConsent{.here = false, .seal = seal}));
+    if (!soon([&] { return fs::exists(buffer()); })) throw std::runtime_error("the seal is not taken");
+  }
+  fs::path buffer() const { return b.generation(3, false, 0) / "model.buffer"; }
+  /// Why no word comes: the other end has closed the connection, or it is silent.
+  std::string why_silent() {
+    try {
+      asked->stream.receive();
+    } catch (const Error& error) {
+      return error.why();
+    }
+    return "";
+  }
+};
+
+TEST_F(GivenUpFetch, AnotherOneTakesItsPlaceAtOnce) {
+  sealed_by_rank(a, 3, 0, 11, 1, three_mib);
+  b.mover->fetch({{3, a.place()}}, 11, 1, [&](const auto& what) { answers.push_back(what); });
+  EXPECT_EQ(why_silent(), "the other end is gone");
+  ASSERT_TRUE(soon([&] { return !answers.empty(); }));
+  EXPECT_EQ(answers.size(), 1u) << "nobody asks for the first any more";
+  EXPECT_EQ(answers[0].why, "");
+  EXPECT_THAT(b.mover->sealed(), UnorderedElementsAre(control::SealedState{3, 11, 1, 8, false}));
+}
+
+TEST_F(GivenUpFetch, NothingIsLeftOfIt) {
+  b.mover->give_up_fetches();
+  EXPECT_EQ(why_silent(), "the other end is gone");
+  EXPECT_TRUE(soon([&] { return !fs::exists(buffer()); }));
+  thread.settle();
+  EXPECT_THAT(answers, IsEmpty());
+}
+
+TEST_F(GivenUpFetch, TheStartOfAnAttemptGivesItUp) {
+  b.mover->begin({3, {}, {4}, -1, 0});
+  EXPECT_EQ(why_silent(), "the other end is gone");
+  EXPECT_TRUE(soon([&] { return !fs::exists(buffer()); }));
+  thread.settle();
+  EXPECT_THAT(answers, IsEmpty());
+}
+
+TEST_F(GivenUpFetch, TheSameAgainGoesOn) {
+  std::vector<Mover::Fetched> of_next_leader;
+  b.mover->fetch({{3, other.place()}}, 12, 2, [&](const auto& what) { of_next_leader.push_back(what); });
+  asked->stream.send_bytes(files::open("/dev/zero", O_RDONLY).get(), 1000);
+  const auto again = other.next();  // behind the first: those bytes were not what the seal says
+  ASSERT_TRUE(again);
+  ASSERT_TRUE(soon([&] { return answers.size() == 1; }));
+  EXPECT_THAT(answers[0].why, HasSubstr("the checksum of model does not hold"));
+  again->stream.send(refusal_text("not here"));
+  EXPECT_TRUE(soon([&] { return of_next_leader.size() == 1; }));
+}
+
+/// The states of the others may be large.
+TEST_F(MoverTest, TheFirstFailureOfAFetchIsSaidAtOnce) {
+  StandIn other(secret);
+  std::vector<Mover::Fetched> answers;
+  b.mover->fetch({{3, other.place()}, {4, other.place()}}, 12, 2,
+                 [&](const auto& what) { answers.push_back(what); });
+  const auto first = other.next(), second = other.next();
+  ASSERT_TRUE(first && second);
+  first->stream.send(refusal_text("not here"));
+  ASSERT_TRUE(soon([&] { return answers.size() == 1; })) << "the second one has not been answered";
+  EXPECT_EQ(answers[0].rank, first->rank());
+}
+
 TEST_F(MoverTest, StrangersGetNothing) {
   sealed_by_rank(a, 3, 0, 12, 2, "what others must not have");
   Folder memory;
@@ -318,6 +470,48 @@ TEST_F(MoverTest, StrangersGetNothing) {
   session.handshake(rank.line(), answer, why);
   rank.send(session.seal(R"({"m":"get","rank":3,"step":12,"attempt":2})") + "\n");
   EXPECT_TRUE(rank.closed_within(Millis(10000)));
+}
+
+/// A firewall lets the ports of agents through, and no others.
+TEST_F(MoverTest, ListensOnThePortsThatItIsGiven) {
+  const int first = two_free_ports();
+  Folder c_memory, d_memory, e_memory;
+  const Mover one(thread.loop, c_memory.path / "buffers", secret, {first + 1, first});
+  EXPECT_EQ(one.port(), first + 1);
+  const Mover two(thread.loop, d_memory.path / "buffers", control::random_key(), {first + 1, first});
+  EXPECT_EQ(two.port(), first) << "of another run on the same node";
+  const Mover three(thread.loop, e_memory.path / "buffers", control::random_key(), {first + 1, first});
+  EXPECT_GT(three.port(), 0) << "better than none";
+}
+
+TEST_F(MoverTest, IsNotTakenForAnAgent) {
+  const int first = two_free_ports();
+  Folder c_memory;
+  const Mover mover(thread.loop, c_memory.path / "buffers", secret, {first});
+  ASSERT_EQ(mover.port(), first);
+  std::optional<control::Listener> agent;
+  std::vector<control::ChannelPtr> accepted;
+  control::ChannelPtr looking;
+  bool found = false;
+  std::string why;
+  const auto look = [&] {
+    thread.call([&] {
+      looking = control::dial(thread.loop, control::TcpAddress{"127.0.0.1", first, 2}, secret, Millis(5000),
+                              {[&] { found = true; }, nullptr, [&](const std::string& text) { why = text; }});
+    });
+    ASSERT_TRUE(soon([&] { return found || !why.empty(); }));
+  };
+  look();
+  EXPECT_FALSE(found);
+  EXPECT_THAT(why, HasSubstr("what listens there is no agent of this run"));
+  thread.call([&] {
+    agent.emplace(thread.loop, control::TcpAddress{"", first + 1}, secret,
+                  [&](control::ChannelPtr guest) { accepted.push_back(std::move(guest)); });
+  });
+  why.clear();
+  look();
+  EXPECT_TRUE(found) << why;
+  thread.call([&] { looking.reset(), accepted.clear(), agent.reset(); });
 }
 
 TEST_F(MoverTest, OneThatReplacesAnotherKnowsWhatThatOneKnew) {
@@ -346,9 +540,13 @@ TEST_F(MoverTest, WhatAnotherRunHasLeftIsRemoved) {
   EXPECT_THAT(other.sealed(), IsEmpty());
 }
 
-TEST_F(MoverTest, SharesTheMemoryAmongRanksAndGenerations) {
-  EXPECT_EQ(a.mover->share_of_rank(1, true) / 2, a.mover->share_of_rank(2, true));
-  EXPECT_GT(a.mover->share_of_rank(1, false), a.mover->share_of_rank(1, true));
+TEST(MoverInLittleMemory, KnowsHowMuchMemoryThereIs) {
+  const Folder memory;
+  with_little_memory(memory.path, [&] {
+    LoopThread thread;
+    const MoverNode node{thread, control::random_key(), memory.path};
+    EXPECT_EQ(node.mover->memory_bytes(), 1 << 20);
+  });
 }
 
 }  // namespace
