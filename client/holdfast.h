@@ -55,14 +55,16 @@ HF_API void hf_close(void);
 /* `step`: optimizer steps done, -1 before that is known. */
 HF_API void hf_at(int64_t step, enum hf_phase phase);
 
-/* Metrics of the newest step. `loss`: may be NaN. `tokens`: consumed by the run so far. `compute_s`: seconds
- * of this rank's own work in that step, without waiting for others; 0: not known. */
+/* Metrics of the newest step. Of `loss`, which may be NaN, and `tokens`, only those of rank 0 are kept.
+ * `tokens`: consumed by all ranks since step 0, not those of the step. `compute_s`: seconds of this rank's
+ * own work in that step, without waiting for others, by which slow nodes are found; 0: not known. */
 HF_API void hf_metrics(double loss, int64_t tokens, double compute_s);
 
 /* Orders in force. Ask after each step on one rank and tell the others, so that all ranks do the same. */
 struct hf_order {
-  int save;            /* save now. Once for each order */
-  int stop;            /* save now and end with exit code 75 (HF_EXIT_STOPPED); stays */
+  int save;            /* save now. Only in the first answer after an order */
+  int stop;            /* save now and end with exit code 75 (HF_EXIT_STOPPED); stays.
+                        * Also where only a node is to leave */
   int pause;           /* hold: report HF_PAUSED and ask again; stays until it is over */
   double seconds_left; /* of stop: until the ranks are killed; negative: no deadline is known */
   char reason[256];    /* of save and stop */
@@ -73,9 +75,10 @@ struct hf_order {
 HF_API int hf_orders_sized(struct hf_order* order, size_t size);
 static inline int hf_orders(struct hf_order* order) { return hf_orders_sized(order, sizeof *order); }
 
-/* To be called once, when the state is loaded: steps done in it, and where it came from, "shared" (storage),
- * "local" (the memory of this node), "peer" (of another), or "fresh" (a new start). Without this call, the
- * first hf_at() counts instead. */
+/* To be called once, when the state is loaded. `step`: optimizer steps done in it. `level`: where it came
+ * from, for people: "fresh" (a new start), "shared" (a checkpoint), "local" (the memory of this node),
+ * "partner" or "peer" (of another). hf_load() calls it, too. Without this call, the first hf_at() counts
+ * instead. */
 HF_API void hf_restored(int64_t step, const char* level);
 
 /* The newest step that all ranks had voted for when this attempt was started, and whose files, where they

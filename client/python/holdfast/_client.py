@@ -32,7 +32,7 @@ class Order:
     """What is ordered. False when nothing is."""
 
     save: bool = False  #: save now; once for each order
-    stop: bool = False  #: save now and end with exit code 75 (EXIT_STOPPED); stays
+    stop: bool = False  #: save now and end with exit code 75 (EXIT_STOPPED); stays. Also where only a node is to leave
     pause: bool = False  #: hold: report "paused" and ask again; stays until it is over
     seconds_left: Optional[float] = None  #: of stop: until the ranks are killed; None: no deadline is known
     reason: str = ""  #: of save and stop
@@ -117,15 +117,17 @@ class Client:
                 self._first_step = int(step)
 
     def metrics(self, loss: float, tokens: int = 0, compute_s: float = 0.0) -> None:
-        """Of the newest step. `tokens`: consumed by the run so far. `compute_s`: seconds of this rank's own work in that
-        step, without waiting for others; 0: not known."""
+        """Of the newest step. Of `loss` and `tokens`, only those of rank 0 are kept. `tokens`: consumed by all ranks since
+        step 0, not those of the step. `compute_s`: seconds of this rank's own work in that step, without waiting for
+        others, by which slow nodes are found; 0: not known."""
         if self._on:
             self._compute_s = compute_s
             self._metrics = (self._at[0], loss, tokens)
 
     def restored(self, step: int, level: str = "shared") -> None:
-        """Once, when the state is loaded: steps done in it, and where it came from: "shared" (storage), "local" (the
-        memory of this node), "peer" (of another), or "fresh" (a new start). Left out, the first at() stands for it."""
+        """Once, when the state is loaded. `step`: optimizer steps done in it. `level`: where it came from, for people:
+        "fresh" (a new start), "shared" (a checkpoint), "local" (the memory of this node), "partner" or "peer" (of
+        another). load() says it, too. Left out, the first at() stands for it."""
         if not self._on:
             return
         said = _Notice(self._message("restored", step=int(step), level=_cut(level, 64), digest="", note=""))
@@ -231,7 +233,8 @@ class Client:
     # --- what it is told ---
 
     def orders(self) -> Order:
-        """Orders in force. Ask after each step on one rank and tell the others, so that all ranks do the same."""
+        """Orders in force. Ask after each step on one rank and tell the others, so that all ranks do the same: an Order can
+        be pickled. `save` is in the first answer after an order only; `stop` and `pause` stay."""
         if self._order is None:
             return _NOTHING
         with self._lock:

@@ -154,9 +154,9 @@ class StateDict:
     def load(self, state: Any) -> int:
         """Puts the state from which this attempt starts into `state`: in place into its tensors; everything else, and tensors
         that it does not have (the moments of an optimizer that has made no step), into its dicts and lists. An optimizer's
-        state_dict() is a new dict: give it back with load_state_dict(), or set_state_dict() of DCP. Returns its step; -1:
-        there is none, and `state` is as it was: begin from hf.newest. Throws BuffersError, and KeyError or ValueError where
-        `state` is another one."""
+        state_dict() is a new dict: give it back with load_state_dict(), or set_state_dict() of DCP. Returns its step:
+        optimizer steps done; hf.restored() is said. -1: there is none, and `state` is as it was: begin from hf.newest. Throws
+        BuffersError, and KeyError or ValueError where `state` is another one."""
         if self._hf.sealed < 0:
             return -1
         tree = pickle.loads(self._hf.load(self._name + ".index"))
@@ -168,8 +168,9 @@ class StateDict:
         return self._hf.sealed
 
     def save(self, state: Any, step: int) -> bool:
-        """Every rank, at the same step. The one before is sealed on all of them first, so that they always have a state in
-        common. False: there is no agent, or no memory for it, which is said once on stderr; the program goes on."""
+        """Every rank, at the same step. `step`: optimizer steps done in `state`. The save before is sealed on all ranks first, so
+        that they always have a state in common. False: there is no agent, or no memory for it, which is said once on stderr;
+        the program goes on."""
         self.wait()
         if self._hf.supervised and _several_ranks():
             torch.distributed.barrier()
