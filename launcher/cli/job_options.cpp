@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "launcher/job/run_dir_setup.hpp"
 #include "launcher/job/run_owner.hpp"
@@ -27,6 +28,7 @@ struct Flag {
   Spelling spelling = Spelling::as_it_is;
 };
 constexpr std::array flags = {
+    Flag{"-J,--job-name", "NAME", "run.name", "Name of the job"},
     Flag{"-N,--nodes", "N", "cluster.nodes", "Active nodes"},
     Flag{"--spares", "N", "cluster.spares", "Spare nodes"},
     Flag{"--command", "COMMAND", "rank.command",
@@ -99,6 +101,11 @@ void JobOptions::add_to(CLI::App& verb) {
   for (std::size_t i = 0; i < flags.size(); ++i)
     verb.add_option(flags[i].names, values_[i], fmt::format("{} ({})", flags[i].help, flags[i].key))
         ->type_name(flags[i].type);
+}
+
+std::vector<std::string> JobOptions::flags_of(std::vector<std::string> words) {
+  if (file.starts_with('-')) words.insert(words.begin(), std::exchange(file, ""));
+  return words;
 }
 
 bool JobOptions::any_set() const { return !all_sets().empty(); }

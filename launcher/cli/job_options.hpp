@@ -14,6 +14,9 @@ struct JobOptions {
   std::vector<std::string> sets;
 
   void add_to(CLI::App& verb);
+  /// `words` stand after "--", for SLURM; where there is no job file, the parser took the first of them for
+  /// one.
+  std::vector<std::string> flags_of(std::vector<std::string> words);
   bool any_set() const;  ///< anything besides the file
   /// The settings; each flag counts like a --set given last. The name of a run without a job file is that of
   /// its program, with a number where another run has that name. Throws Error (usage).

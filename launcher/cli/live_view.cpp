@@ -4,10 +4,10 @@
 
 #include <mutex>
 
-#include "launcher/cli/access.hpp"
 #include "launcher/cli/order_from_here.hpp"
 #include "launcher/cli/run_facts.hpp"
 #include "launcher/cli/run_watcher.hpp"
+#include "src/base/access.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "launcher/cli/access.hpp"
+#include "src/base/access.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 

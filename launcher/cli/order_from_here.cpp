@@ -6,8 +6,8 @@
 #include <array>
 
 #include "launcher/agent/daemon/caller.hpp"
-#include "launcher/cli/access.hpp"
 #include "launcher/supervise/journal.hpp"
+#include "src/base/access.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"

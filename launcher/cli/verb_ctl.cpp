@@ -4,10 +4,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "launcher/cli/find_run.hpp"
 #include "launcher/cli/order_from_here.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "slurm/cluster_cli.hpp"
+#include "slurm/find_run.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {

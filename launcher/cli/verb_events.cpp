@@ -1,9 +1,9 @@
 #include <iostream>
 
-#include "launcher/cli/find_run.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "slurm/cluster_cli.hpp"
+#include "slurm/find_run.hpp"
 
 namespace holdfast::launcher {
 

@@ -8,11 +8,11 @@
 #include <thread>
 
 #include "launcher/agent/ranks/rank_start.hpp"
-#include "launcher/cli/find_run.hpp"
 #include "launcher/cli/log_reader.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "slurm/cluster_cli.hpp"
+#include "slurm/find_run.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 

@@ -2,12 +2,12 @@
 #include <ctime>
 #include <utility>
 
-#include "launcher/cli/find_run.hpp"
 #include "launcher/cli/run_facts.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/sinks/openmetrics.hpp"
 #include "launcher/sinks/tensorboard.hpp"
 #include "slurm/cluster_cli.hpp"
+#include "slurm/find_run.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/load.hpp"

@@ -16,13 +16,15 @@ namespace {
 
 struct PlanOptions {
   JobOptions job;
-  std::string on;  ///< hostlist
+  std::string on, without;          ///< host lists
+  std::vector<std::string> sbatch;  ///< after "--"
   bool json = false, ranks = false;
 };
 
-void print_plan(const PlanOptions& options) {
-  const auto nodes = options.on.empty() ? std::vector<std::string>() : slurm::expand(options.on);
-  Look look = look_at(options.job.load().config, {}, nodes);
+void print_plan(PlanOptions options) {
+  const auto sbatch = options.job.flags_of(options.sbatch);
+  Look look =
+      look_at(options.job.load().config, sbatch, {slurm::expand(options.on), slurm::expand(options.without)});
   look.problems.refuse_but_those_of_this_machine();
   Plan& plan = look.plan.value();
   for (const std::string& doubt : look.problems.doubts()) plan.warnings.push_back(doubt);
@@ -45,8 +47,11 @@ void add_plan(CLI::App& app, int&) {
   options->job.add_to(*verb);
   verb->add_option("-w,--nodelist", options->on, "Plan for these nodes instead of the cluster's first")
       ->type_name("HOSTLIST");
+  verb->add_option("-x,--exclude", options->without, "Plan without these nodes")->type_name("HOSTLIST");
   verb->add_flag("--ranks", options->ranks, "Add a line for each rank");
   verb->add_flag("--json", options->json, "Print everything as JSON");
+  verb->add_option("flags", options->sbatch, "After '--': further flags, as submit passes them to SLURM")
+      ->type_name("-- FLAG");
   verb->callback([options] { print_plan(*options); });
 }
 

@@ -1,11 +1,11 @@
 #include <filesystem>
 #include <iostream>
 
-#include "launcher/cli/find_run.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/report/page.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "slurm/energy.hpp"
+#include "slurm/find_run.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 

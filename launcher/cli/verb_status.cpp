@@ -1,12 +1,12 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "launcher/cli/find_run.hpp"
 #include "launcher/cli/run_facts.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/cli/within.hpp"
 #include "launcher/supervise/status_view.hpp"
 #include "slurm/cluster_cli.hpp"
+#include "slurm/find_run.hpp"
 #include "src/base/clock.hpp"
 
 namespace holdfast::launcher {
@@ -28,7 +28,7 @@ void add_status(CLI::App& app, int& exit_code) {
   verb->callback([options, &exit_code] {
     const Millis limit(static_cast<std::int64_t>(options->timeout_s * 1000));
     constexpr std::chrono::seconds for_slurm{20};  // two questions, each with a deadline
-    const RunDir run = within(limit + (may_be_job(options->dir) ? Millis(for_slurm) : Millis(0)),
+    const RunDir run = within(limit + (slurm::may_be_job(options->dir) ? Millis(for_slurm) : Millis(0)),
                               options->dir, [name = options->dir] {
                                 slurm::ClusterCli cluster;
                                 return find_run(name, cluster);

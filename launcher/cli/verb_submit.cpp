@@ -3,7 +3,6 @@
 #include <chrono>
 #include <iostream>
 #include <memory>
-#include <utility>
 
 #include "launcher/cli/job_options.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -23,20 +22,16 @@ namespace {
 
 struct SubmitOptions {
   JobOptions job;
-  std::string name, on, without;    ///< nodes: host lists
+  std::string on, without;          ///< host lists
   std::vector<std::string> sbatch;  ///< after "--"
   bool dry_run = false, parsable = false;
 };
 
 Preparation prepare(SubmitOptions options) {
-  auto& words = options.sbatch;
-  if (options.job.file.starts_with('-'))  // the first flag after "--", where there is no job file
-    words.insert(words.begin(), std::exchange(options.job.file, ""));
-  auto config = options.job.load().config;
-  if (!options.name.empty()) config.run.name = options.name;
+  auto words = options.job.flags_of(options.sbatch);
   if (!options.on.empty()) words.push_back("--nodelist=" + options.on);
   if (!options.without.empty()) words.push_back("--exclude=" + options.without);
-  return launcher::prepare(std::move(config), words);
+  return launcher::prepare(options.job.load().config, words);
 }
 
 /// SLURM accepts jobs that can never start and lets them wait for ever: warns with SLURM's reason, if it
@@ -111,7 +106,6 @@ void add_submit(CLI::App& app, int&) {
   auto* verb = app.add_subcommand("submit", "Prepare the run directory and submit the job");
   const auto options = std::make_shared<SubmitOptions>();
   options->job.add_to(*verb);
-  verb->add_option("-J,--job-name", options->name, "Name of the job (run.name)")->type_name("NAME");
   verb->add_option("-w,--nodelist", options->on, "Nodes that the job must have, as with sbatch")
       ->type_name("HOSTLIST");
   verb->add_option("-x,--exclude", options->without, "Nodes that it must not have, as with sbatch")

@@ -3,7 +3,6 @@
 #include <iostream>
 #include <utility>
 
-#include "launcher/cli/find_run.hpp"
 #include "launcher/cli/live_view.hpp"
 #include "launcher/cli/order_from_here.hpp"
 #include "launcher/cli/terminal.hpp"
@@ -12,6 +11,7 @@
 #include "launcher/supervise/status_view.hpp"
 #include "launcher/watch/dialog.hpp"
 #include "slurm/cluster_cli.hpp"
+#include "slurm/find_run.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 
@@ -112,11 +112,12 @@ void add_watch(CLI::App& app, int& exit_code) {
   const auto name = std::make_shared<std::string>();
   verb->add_option("RUN", *name, "The run directory, its name in runs/, or the job's id")->required();
   verb->callback([name, &exit_code] {
-    const RunDir run = within(storage_limit + (may_be_job(*name) ? slurm_limit : std::chrono::seconds(0)),
-                              *name, [name = *name] {
-                                slurm::ClusterCli cluster;
-                                return find_run(name, cluster);
-                              });
+    const RunDir run =
+        within(storage_limit + (slurm::may_be_job(*name) ? slurm_limit : std::chrono::seconds(0)), *name,
+               [name = *name] {
+                 slurm::ClusterCli cluster;
+                 return find_run(name, cluster);
+               });
     std::string words;
     {
       Watch watch(run);

@@ -66,8 +66,7 @@ std::optional<slurm::JobId> job_around() {
 
 }  // namespace
 
-Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch,
-             std::vector<std::string> nodes) {
+Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch, const NodeChoice& choice) {
   Look out;
   RunFiles& files = out.files;
   preflight::Problems& problems = out.problems;
@@ -76,9 +75,11 @@ Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch,
   problems.look([&] { files.model = config::model_of(files.config); });
   problems.look([&] { out.run = run_dir_of(files.config); });
   problems.refuse();
+  std::vector<std::string> nodes = choice.on;
+  for (const std::string& node : choice.without) std::erase(nodes, node);
   const bool enough = problems.look([&] {
     const config::Cluster& asked = files.config.cluster;
-    if (nodes.empty()) nodes = hypothetical_nodes(files.facts, asked.nodes, asked.spares);
+    if (choice.on.empty()) nodes = hypothetical_nodes(files.facts, asked.nodes, asked.spares, choice.without);
   });
   const bool settled = settle(out);
   if (settled && enough) plan(out, nodes);

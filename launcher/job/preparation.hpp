@@ -15,11 +15,17 @@ struct Look {
   preflight::Problems problems;
 };
 
-/// Looks at everything that can be looked at without SLURM. `sbatch`: further flags of the job. `nodes`:
-/// those that are planned for; none: as the cluster file describes them. Writes nothing. Throws Errors where
-/// it can look no further: there is no such cluster or model, or no run directory can be named.
+/// Nodes that are planned for.
+struct NodeChoice {
+  std::vector<std::string> on;       ///< empty: as the cluster file describes them
+  std::vector<std::string> without;  ///< of these, none
+};
+
+/// Looks at everything that can be looked at without SLURM. `sbatch`: further flags of the job. Writes
+/// nothing. Throws Errors where it can look no further: there is no such cluster or model, or no run
+/// directory can be named.
 Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch = {},
-             std::vector<std::string> nodes = {});
+             const NodeChoice& choice = {});
 
 struct Preparation {
   RunDir run;

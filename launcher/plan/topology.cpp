@@ -75,14 +75,17 @@ std::vector<ScalableUnitNodes> by_scalable_unit(const config::ClusterFacts& fact
   return units;
 }
 
-std::vector<std::string> hypothetical_nodes(const config::ClusterFacts& facts, int active, int spares) {
+std::vector<std::string> hypothetical_nodes(const config::ClusterFacts& facts, int active, int spares,
+                                            const std::vector<std::string>& without) {
   std::vector<std::string> all;
   for (const auto& unit : facts.scalable_units)
     for (auto& node : slurm::expand(unit.nodes)) all.push_back(std::move(node));
+  for (const auto& node : without) std::erase(all, node);
   const auto wanted = as_size(active) + as_size(spares);
   if (wanted > all.size())
     throw Error(Exit::impossible,
-                fmt::format("nodes + spares = {} but {} has {} nodes", wanted, facts.name, all.size()),
+                fmt::format("nodes + spares = {} but {} has {} {}", wanted, facts.name, all.size(),
+                            without.empty() ? "nodes" : "nodes that are not excluded"),
                 fmt::format("{} active nodes and {} spares", active, spares),
                 as_size(active) <= all.size()
                     ? fmt::format("Use at most {} spares?", all.size() - as_size(active))

@@ -23,8 +23,9 @@ std::vector<ScalableUnitNodes> by_scalable_unit(const config::ClusterFacts& fact
                                                 const std::vector<std::string>& nodes);
 
 /// The first `count` nodes of the cluster by scalable unit and name: what a plan assumes before SLURM has
-/// picked. Throws Error (impossible) when the cluster has fewer; `active` and `spares` add up to the count
-/// and are for the message.
-std::vector<std::string> hypothetical_nodes(const config::ClusterFacts& facts, int active, int spares);
+/// picked, but for those of `without`. Throws Error (impossible) when the cluster has fewer; `active` and
+/// `spares` add up to the count and are for the message.
+std::vector<std::string> hypothetical_nodes(const config::ClusterFacts& facts, int active, int spares,
+                                            const std::vector<std::string>& without = {});
 
 }  // namespace holdfast::launcher

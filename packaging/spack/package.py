@@ -34,6 +34,9 @@ class Holdfast(CMakePackage, CudaPackage):
 
     generator("ninja")
 
+    def setup_run_environment(self, env):
+        env.append_path("PYTHONPATH", join_path(self.prefix.share, "holdfast", "python"))
+
     def cmake_args(self):
         return [
             self.define("HOLDFAST_TESTS", False),

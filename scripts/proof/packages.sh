@@ -33,6 +33,10 @@ works() {
     "share/modulefiles/holdfast/$version" share/holdfast/configs/README.md; do
     [[ -e $prefix/$file ]] || die "$prefix has no $file"
   done
+  for file in libholdfast.a libholdfast.so holdfast.pc; do
+    [[ -n $(find "$prefix" -name $file) ]] || die "$prefix has no $file"
+  done
+  PYTHONPATH=$prefix/share/holdfast/python python3 -B -c 'import holdfast' || die "$prefix has no client for Python"
   [[ $("$@" --version) == *"$version"* ]] || die "$* does not run"
   "$@" config show quickstart | grep -q '^name = "quickstart"' || die "$* does not find its job files"
 }

@@ -2,6 +2,8 @@
 
 #include <sys/auxv.h>
 
+#include <vector>
+
 #include "src/base/env.hpp"
 
 namespace holdfast {
@@ -20,6 +22,17 @@ std::optional<fs::path> bundle_root() {
   std::error_code none;
   if (!fs::exists(root / "share/holdfast/bundle", none)) return std::nullopt;
   return root;
+}
+
+fs::path python_folder() {
+  const fs::path program = program_path();
+  std::vector<fs::path> places = {program.parent_path() / "../share/holdfast/python"};
+  for (fs::path at = program.parent_path(); at.has_relative_path(); at = at.parent_path())
+    places.push_back(at / "client/python");
+  std::error_code none;
+  for (const fs::path& place : places)
+    if (fs::exists(place / "holdfast/__init__.py", none)) return place.lexically_normal();
+  return {};
 }
 
 void use_mpi_of_bundle() {

@@ -12,6 +12,10 @@ std::filesystem::path program_path();
 /// The folder that holds bin/ and lib/, when this program lies in a bundle.
 std::optional<std::filesystem::path> bundle_root();
 
+/// The folder of Holdfast's Python package, to stand in PYTHONPATH: installed, or in the source tree around a
+/// build. Empty: nowhere.
+std::filesystem::path python_folder();
+
 /// In a bundle: MPI and PMIx in this program find their parts in it, and there alone, whatever the machine,
 /// its configuration files or the user's environment know of others. Before MPI is initialised, and before
 /// there are threads. Programs of another MPI must not inherit this.

@@ -129,22 +129,34 @@ void refuse_unknown_verb(const CLI::App& app, const std::vector<std::string>& wo
   std::string called = "holdfast";
   const CLI::App* at = &app;
   std::size_t arguments = 0;
+  std::string taken;  // a verb's name that the parser takes for an argument, as that must stand before verbs
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     const auto names = verbs_of(*at);
     if (names.empty() || at->get_prefix_command() || word == "--") return;
     if (word.starts_with('-')) {
       if (takes_value(option_called(*at, word))) ++i;
+    } else if (const CLI::Option* argument = argument_at(*at, arguments);
+               argument && argument->get_required()) {
+      ++arguments;
+      if (verb_called(*at, word)) taken = word;
     } else if (const CLI::App* verb = verb_called(*at, word)) {
       at = verb;
       called += " " + word;
       arguments = 0;
-    } else if (!argument_at(*at, arguments++)) {
-      const std::string nearest = nearest_name(word, names);
+      taken.clear();
+    } else if (!argument) {
+      std::string nearest = nearest_name(word, names);
+      if (!taken.empty()) {
+        nearest = word + " " + taken;
+        for (std::size_t k = i + 1; k < words.size(); ++k) nearest += " " + words[k];
+      }
       throw Error(Exit::usage,
                   fmt::format("there is no verb '{}'{}", word, at == &app ? "" : " of '" + called + "'"), "",
                   nearest.empty() ? fmt::format("'{} --help' lists the verbs", called)
                                   : fmt::format("Did you mean '{} {}'?", called, nearest));
+    } else {
+      ++arguments;
     }
   }
 }

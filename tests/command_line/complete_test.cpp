@@ -82,6 +82,13 @@ TEST(UnknownVerb, IsNamedWithTheNearestOne) {
               HasSubstr("'sop' of 'holdfast ctl'. Did you mean 'holdfast ctl stop'?"));
   EXPECT_THAT(refusal({"zzzzzzz"}), HasSubstr("'holdfast --help' lists the verbs"));
 }
+TEST(UnknownVerb, MayStandBeforeItsArgument) {
+  EXPECT_THAT(refusal({"ctl", "save", "t2"}),
+              HasSubstr("'t2' of 'holdfast ctl'. Did you mean 'holdfast ctl t2 save'?"));
+  EXPECT_THAT(refusal({"ctl", "stop", "t2", "dgx001"}),
+              HasSubstr("Did you mean 'holdfast ctl t2 stop dgx001'?"));
+  EXPECT_EQ(refusal({"ctl", "save", "stop"}), "") << "a run may be called so";
+}
 TEST(UnknownVerb, IsNoArgumentAndNoValue) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"submit", "anything"},

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317,SC2119 # check and soon call most functions
 # Jobs whose ranks are another program with the client, in C and in Python: examples/any-program. They are known to step and to
-# save, follow orders, survive a lost node, and a rank of theirs that is stopped is found.
+# save, follow orders, survive a lost node, and a rank of theirs that is stopped is found. They import the client from where
+# Holdfast is installed.
 # client_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -17,13 +18,13 @@ start_ranks() {
   shift 2
   state=$home/$name.state
   mkdir -p "$state" "$home/client"
-  cp -r "$source/client/python/holdfast" "$source/examples/any-program/ranks.py" "$builds/tests/client/example_ranks" "$home/client/"
+  cp "$source/examples/any-program/ranks.py" "$builds/tests/client/example_ranks" "$home/client/"
   chown -R 61000 "$state" "$home/client"
   case $language in
     c) program='"/shared/home/client/example_ranks"' ;;
     python) program='"/usr/bin/python3", "/shared/home/client/ranks.py"' ;;
   esac
-  start "$name" --set "rank.command=[$program, \"/shared/home/$name.state\", \"1000000\", \"50\", \"20\"]" --set 'rank.environment=["PYTHONPATH=/shared/home/client"]' "$@"
+  start "$name" --set "rank.command=[$program, \"/shared/home/$name.state\", \"1000000\", \"50\", \"20\"]" "$@"
 }
 # What rank $1 has after $2 steps, by arithmetic of another program.
 value_of() {
@@ -153,10 +154,9 @@ case_buffers() {
   # Its state is nowhere but in the memory of nodes.
   run=runs/buffers state=$home/buffers.state
   mkdir -p "$state" "$home/client"
-  cp -r "$source/client/python/holdfast" "$source/tests/fault/buffers.py" "$home/client/"
+  cp "$source/tests/fault/buffers.py" "$home/client/"
   chown -R 61000 "$state" "$home/client"
-  start buffers --set 'rank.command=["/usr/bin/python3", "/shared/home/client/buffers.py", "/shared/home/buffers.state", "400"]' \
-    --set 'rank.environment=["PYTHONPATH=/shared/home/client"]'
+  start buffers --set 'rank.command=["/usr/bin/python3", "/shared/home/client/buffers.py", "/shared/home/buffers.state", "400"]'
   check "$run: it steps" soon 90 reaches 5
   local node torn rank
   check "$run: its partner has copies" soon 60 has_copies "$(nth 1)"

@@ -15,9 +15,10 @@ install_programs() {
     return
   fi
   local bin=$dir/shared/opt/holdfast/bin share=$dir/shared/opt/holdfast/share/holdfast
-  mkdir -p "$bin" "$share"
+  mkdir -p "$bin" "$share/python"
   install -s -m 0755 "$@" "$(dirname "$1")/holdfast-pmix" "$bin/"
   cp -r "$source/configs" "$share/"
+  cp -r "$source/client/python/holdfast" "$share/python/"
 }
 
 # make_tokens: /shared/home/tokens.bin from the licence texts of every Debian.

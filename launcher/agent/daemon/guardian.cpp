@@ -162,6 +162,7 @@ int guard(const RunDir& run, const std::string& node) {
   // The locks are held between two agents too.
   const files::Fd claim = hold_scratch(scratch), alone = hold_node(scratch);
   const bool reaches_slurm = slurm::find_tools();
+  name_python_folder();
   run_resident(scratch, run, node);
   log_to_memory(scratch, run, node);
   if (!reaches_slurm)

@@ -13,7 +13,7 @@ namespace holdfast::launcher {
 namespace fs = std::filesystem;
 
 namespace {
-constexpr const char* installed = "HOLDFAST_PROGRAM";
+constexpr const char *installed = "HOLDFAST_PROGRAM", *python = "HOLDFAST_PYTHON";
 }
 
 fs::path this_program() {
@@ -23,6 +23,12 @@ fs::path this_program() {
 }
 
 void name_installed_program() { env::set(installed, this_program().string()); }
+
+void name_python_folder() {
+  if (const fs::path folder = python_folder(); !folder.empty()) env::set(python, folder.string());
+}
+
+std::string named_python_folder() { return env::get_or(python, ""); }
 
 fs::path find_program(const std::string& name) {
   const fs::path beside = this_program().parent_path();

@@ -10,6 +10,10 @@ namespace holdfast::launcher {
 std::filesystem::path this_program();
 /// To be called before a copy of this program goes on in its place.
 void name_installed_program();
+/// The same for python_folder(), of which there is no copy: before agents start, who must not look for it.
+void name_python_folder();
+/// As it was named; empty: there is none.
+std::string named_python_folder();
 /// A program of ours (holdfast-tool, holdfast-train): beside this one when installed, else in the build tree.
 /// Throws Error.
 std::filesystem::path find_program(const std::string& name);

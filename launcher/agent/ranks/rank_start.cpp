@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "launcher/agent/ranks/programs.hpp"
 #include "src/base/env.hpp"
 #include "src/base/rank_env.hpp"
 
@@ -19,6 +20,16 @@ void put(std::vector<std::string>& environment, const std::string& entry) {
 bool has(const std::vector<std::string>& environment, const std::string& name) {
   return std::any_of(environment.begin(), environment.end(),
                      [&](const std::string& e) { return e.starts_with(name + "="); });
+}
+
+/// An empty PYTHONPATH is as none, but an empty entry in it is the working folder.
+void append_to_python_path(std::vector<std::string>& environment, const std::string& folder) {
+  if (folder.empty()) return;
+  const std::string variable = "PYTHONPATH=";
+  const auto own = std::ranges::find_if(
+      environment, [&](const std::string& entry) { return entry.starts_with(variable); });
+  const std::string before = own == environment.end() ? "" : own->substr(variable.size());
+  put(environment, variable + (before.empty() ? folder : before + ":" + folder));
 }
 
 }  // namespace
@@ -64,6 +75,7 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
                                    "HOLDFAST_HEARTBEAT",
                                    "HOLDFAST_TRUSTED",
                                    "HOLDFAST_DURABLE",
+                                   "HOLDFAST_PYTHON",
                                    "HOLDFAST_BUFFERS",
                                    "HOLDFAST_SEALED"});
   for (const auto& entry : env::all())  // settings, and where it is installed
@@ -75,6 +87,7 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
   // Threads that spin at barriers take the cores from the ranks that are still computing.
   if (!has(environment, "OMP_WAIT_POLICY")) put(environment, "OMP_WAIT_POLICY=passive");
   for (const auto& entry : rank.environment) put(environment, entry);
+  if (!own_trainer(rank)) append_to_python_path(environment, named_python_folder());
   put(environment, "HOLDFAST_RUN_DIR=" + run.path.string());
   put(environment, "HOLDFAST_NODE=" + node);
   put(environment, fmt::format("HOLDFAST_ATTEMPT={}", order.attempt));

@@ -17,7 +17,8 @@ bool speaks_mpi(const config::Rank& rank);
 using config::own_trainer;
 
 /// The environment of every process of an attempt on a node: our own environment without the variables of
-/// SLURM and of other MPI jobs, the cluster's and the user's variables, and the run, node and attempt.
+/// SLURM and of other MPI jobs, the cluster's and the user's variables, and the run, node and attempt. Behind
+/// all else, PYTHONPATH of a program of one's own has the folder with the client's Python package.
 std::vector<std::string> attempt_environment(const RunDir& run, const std::string& node,
                                              const control::StartRanks& order,
                                              const config::ClusterFacts& cluster, const config::Rank& rank);

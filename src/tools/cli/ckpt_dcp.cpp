@@ -8,26 +8,10 @@
 #include "src/base/bundle.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
-#include "src/base/files.hpp"
 #include "src/tools/cli/ckpt_change.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
 
 namespace holdfast::tool {
-namespace {
-
-/// Where Holdfast's Python package lies: installed, or in the source tree around a build. Empty: nowhere.
-fs::path python_folder() {
-  const fs::path program = program_path();
-  std::vector<fs::path> places = {program.parent_path() / "../share/holdfast/python"};
-  for (fs::path at = program.parent_path(); at.has_relative_path(); at = at.parent_path())
-    places.push_back(at / "client/python");
-  for (const fs::path& place : places)
-    if (files::is_there(place / "holdfast/torch.py")) return place.lexically_normal();
-  return {};
-}
-
-}  // namespace
-
 int ckpt_export_dcp(const DcpOrder& order) {
   folder_of(clean(order.path));  // what is no checkpoint needs no interpreter
   if (const fs::path ours = python_folder(); !ours.empty()) {

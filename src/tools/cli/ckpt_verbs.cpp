@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "slurm/cluster_cli.hpp"
+#include "slurm/find_run.hpp"
 #include "src/tools/cli/ckpt.hpp"
 #include "src/tools/cli/ckpt_change.hpp"
 #include "src/tools/cli/interrupt.hpp"
@@ -12,7 +14,8 @@
 namespace holdfast::tool {
 namespace {
 
-constexpr const char* what_paths_are = "A run directory, a folder of checkpoints, or one checkpoint";
+constexpr const char* what_paths_are =
+    "A run (its directory, its name in runs/, or its job's id), a folder of checkpoints, or one checkpoint";
 
 /// A subcommand with options in a struct of its own. `act` is called once they are parsed.
 template <class Options, class AddOptions, class Act>
@@ -25,8 +28,23 @@ void add(CLI::App& ckpt, int& exit_code, const char* name, const char* help, Add
 }
 
 template <class Path>
-CLI::Option* add_path(CLI::App& command, const char* name, Path& path, const char* help = what_paths_are) {
+CLI::Option* add_path(CLI::App& command, const char* name, Path& path, const char* help) {
   return command.add_option(name, path, help)->required()->type_name("PATH");
+}
+
+/// A path that is there; or the directory of the run that has this name, or this job.
+std::string with_run_found(const std::string& word) {
+  std::error_code unknown;
+  if (std::filesystem::exists(word, unknown)) return word;
+  if (const auto run = slurm::run_called(word)) return run->path.string();
+  if (!slurm::may_be_job(word)) return word;
+  slurm::ClusterCli cluster;
+  return slurm::find_run(word, cluster).path.string();
+}
+
+template <class Path>
+void add_run_path(CLI::App& command, const char* name, Path& path, const char* help = what_paths_are) {
+  add_path(command, name, path, help)->transform(with_run_found);
 }
 
 struct LookOptions {
@@ -35,7 +53,7 @@ struct LookOptions {
 };
 
 void add_look(CLI::App& command, LookOptions& options) {
-  add_path(command, "path", options.path);
+  add_run_path(command, "path", options.path);
   command.add_flag("--json", options.json, "Print JSON");
 }
 
@@ -51,8 +69,8 @@ void add_looking(CLI::App& ckpt, int& exit_code) {
       ckpt, exit_code, "diff",
       "Show what differs between two checkpoints; exit code 0 when their states are the same",
       [](CLI::App& command, DiffOrder& o) {
-        add_path(command, "before", o.before);
-        add_path(command, "after", o.after);
+        add_run_path(command, "before", o.before);
+        add_run_path(command, "after", o.after);
         command.add_flag("--values", o.values, "Read the tensors that differ, and show by how much");
         command.add_flag("--json", o.json, "Print JSON");
       },
@@ -69,7 +87,7 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
       "Write the model as a Hugging Face folder, or its weights as a safetensors file; adapters as a PEFT "
       "folder; the whole state for torch.distributed.checkpoint",
       [](CLI::App& command, Export& o) {
-        add_path(command, "path", o.path);
+        add_run_path(command, "path", o.path);
         auto* const out =
             command.add_option("out", o.out, "The folder to write; or a file, when it ends in .safetensors")
                 ->type_name("PATH");
@@ -154,7 +172,7 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
   add<Consolidate>(
       ckpt, exit_code, "consolidate", "Write one plain HDF5 file with all tensors whole",
       [](CLI::App& command, Consolidate& o) {
-        add_path(command, "path", o.path);
+        add_run_path(command, "path", o.path);
         add_path(command, "out", o.out, "The file to write");
       },
       [](const auto& o) {
@@ -164,7 +182,7 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
   add<LookOptions>(
       ckpt, exit_code, "index",
       "Make index.h5 in a checkpoint: its tensors whole, for h5py and other HDF5 tools",
-      [](CLI::App& command, LookOptions& o) { add_path(command, "path", o.path); },
+      [](CLI::App& command, LookOptions& o) { add_run_path(command, "path", o.path); },
       [](const auto& o) { return ckpt_index(o.path, std::cout); });
 }
 
@@ -172,7 +190,8 @@ void add_keeping(CLI::App& ckpt, int& exit_code) {
   add<PruneOrder>(
       ckpt, exit_code, "prune", "Remove old checkpoints as [checkpoint] keep and archive_h say",
       [](CLI::App& command, PruneOrder& o) {
-        add_path(command, "path", o.path, "A run directory or a folder of checkpoints");
+        add_run_path(command, "path", o.path,
+                     "A run (its directory, its name in runs/, or its job's id), or a folder of checkpoints");
         command.add_option("--keep", o.keep, "Newest checkpoints to keep")->check(CLI::Range(1, 1 << 30));
         command.add_option("--archive-h", o.archive_h, "Keep the first of every so many hours; 0: none")
             ->check(CLI::NonNegativeNumber);
@@ -190,7 +209,7 @@ void add_keeping(CLI::App& ckpt, int& exit_code) {
         ckpt, exit_code, unpin ? "unpin" : "pin",
         unpin ? "Let retention take a checkpoint again" : "Keep a checkpoint whatever retention says",
         [](CLI::App& command, Pin& o) {
-          add_path(command, "path", o.path);
+          add_run_path(command, "path", o.path);
           command.add_option("--step", o.step, "In a folder: this step instead of the newest sound one")
               ->check(CLI::NonNegativeNumber);
         },

@@ -76,6 +76,14 @@ TEST_F(SubmitCommand, takes_everyday_options_of_slurm_as_its_own) {
     EXPECT_THAT(done.out, HasSubstr(option));
 }
 
+TEST_F(SubmitCommand, the_plan_takes_what_describes_the_job) {
+  const auto done =
+      call("plan", {"-J", "mine", "-N", "2", "-x", "dgx[001-002]", "--json", "--", "--qos=high"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("\"dgx003\""));
+  EXPECT_THAT(done.out, Not(HasSubstr("\"dgx002\"")));
+}
+
 TEST_F(SubmitCommand, dry_run_shows_all_and_does_nothing) {
   const auto done =
       submit({"--dry-run", "-J", "$(touch x)", "-N", "2", "--spares=1", "-t", "1-0", "--", "-x", "dgx004"});

@@ -44,6 +44,8 @@ TEST(Topology, NodesByUnit) {
 
 TEST(Topology, HypotheticalNodesAreTheFirst) {
   EXPECT_EQ(hypothetical_nodes(two_units(), 3, 2), (std::vector<std::string>{"n1", "n2", "n3", "n4", "n5"}));
+  EXPECT_EQ(hypothetical_nodes(two_units(), 2, 1, {"n2", "n9"}),
+            (std::vector<std::string>{"n1", "n3", "n4"}));
   struct Case {
     int active, spares;
     const char* says;

@@ -65,6 +65,37 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   }
 }
 
+TEST(RankStart, ProgramsOfOnesOwnCanImportTheClient) {
+  const auto python_path = [](const config::Rank& rank) -> std::string {
+    control::StartRanks order;
+    order.ranks_per_node = 8;
+    const auto environment = attempt_environment(RunDir{"/runs/a"}, "n1", order, {}, rank);
+    std::string found = "none";
+    for (const auto& entry : environment) {
+      EXPECT_THAT(entry, Not(StartsWith("HOLDFAST_PYTHON=")));
+      if (!entry.starts_with("PYTHONPATH=")) continue;
+      EXPECT_EQ(found, "none") << "it stands there once";
+      found = entry.substr(entry.find('=') + 1);
+    }
+    return found;
+  };
+  const auto before = env::get("PYTHONPATH");
+  env::set("PYTHONPATH", "");
+  config::Rank rank;
+  rank.command = {"python3", "train.py"};
+  EXPECT_EQ(python_path(rank), "") << "no package was found";
+  env::set("HOLDFAST_PYTHON", "/opt/holdfast/share/holdfast/python");
+  EXPECT_EQ(python_path(rank), "/opt/holdfast/share/holdfast/python");
+  env::set("PYTHONPATH", "/site:");
+  EXPECT_EQ(python_path(rank), "/site::/opt/holdfast/share/holdfast/python") << "the user's come first";
+  rank.environment = {"PYTHONPATH=/mine"};
+  EXPECT_EQ(python_path(rank), "/mine:/opt/holdfast/share/holdfast/python");
+  rank = {};
+  EXPECT_EQ(python_path(rank), "/site:") << "our trainer has no Python";
+  env::set("HOLDFAST_PYTHON", "");
+  env::set("PYTHONPATH", before.value_or(""));
+}
+
 TEST(RankStart, WhichProgramsSpeakMpi) {
   config::Rank rank;
   EXPECT_TRUE(speaks_mpi(rank));

@@ -1,4 +1,4 @@
-#include "launcher/cli/access.hpp"
+#include "src/base/access.hpp"
 
 #include <fmt/format.h>
 #include <grp.h>
@@ -10,7 +10,7 @@
 
 #include "src/base/error.hpp"
 
-namespace holdfast::launcher {
+namespace holdfast {
 namespace {
 
 std::string name_of_user(uid_t number) {
@@ -57,4 +57,4 @@ std::string owner_of(const std::filesystem::path& path) {
   return ::stat(path.c_str(), &facts) == 0 ? name_of_user(facts.st_uid) : "";
 }
 
-}  // namespace holdfast::launcher
+}  // namespace holdfast

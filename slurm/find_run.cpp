@@ -1,13 +1,13 @@
-#include "launcher/cli/find_run.hpp"
+#include "slurm/find_run.hpp"
 
 #include <algorithm>
 #include <cctype>
 
-#include "launcher/cli/access.hpp"
+#include "src/base/access.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
-namespace holdfast::launcher {
+namespace holdfast::slurm {
 namespace {
 
 /// It may be read, too. Throws Error (usage) where it may not.
@@ -23,12 +23,17 @@ bool may_be_job(const std::string& word) {
          std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-RunDir find_run(const std::string& word, slurm::Cluster& cluster) {
+std::optional<RunDir> run_called(const std::string& word) {
   namespace fs = std::filesystem;
   const RunDir named{fs::absolute(word).lexically_normal()};
   if (is_run(named)) return named;
   const RunDir by_name{fs::absolute(fs::path(runs_folder) / word).lexically_normal()};
   if (word.find('/') == std::string::npos && is_run(by_name)) return by_name;
+  return std::nullopt;
+}
+
+RunDir find_run(const std::string& word, Cluster& cluster) {
+  if (const auto run = run_called(word)) return *run;
   if (!may_be_job(word))
     throw Error(Exit::usage, word + " is not a run directory", "it has no config.toml",
                 "'holdfast ls' lists runs; a job id is accepted, too");
@@ -43,4 +48,4 @@ RunDir find_run(const std::string& word, slurm::Cluster& cluster) {
   return run;
 }
 
-}  // namespace holdfast::launcher
+}  // namespace holdfast::slurm

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-namespace holdfast::launcher {
+namespace holdfast {
 
 /// False where its mode, or that of a folder on the way, forbids it; true also where nothing is there.
 bool may_read(const std::filesystem::path& path);
@@ -12,4 +12,4 @@ bool may_read(const std::filesystem::path& path);
 /// The name of the user to whom it belongs; empty: that cannot be told.
 std::string owner_of(const std::filesystem::path& path);
 
-}  // namespace holdfast::launcher
+}  // namespace holdfast

@@ -1,0 +1,20 @@
+#pragma once
+// Finds the run that a user names: by its directory, by its name in runs/, or by the number of its job.
+#include <optional>
+#include <string>
+
+#include "slurm/cluster.hpp"
+#include "src/base/run_dir.hpp"
+
+namespace holdfast::slurm {
+
+/// It may be the id of a job, about which SLURM is asked.
+bool may_be_job(const std::string& word);
+
+/// `word`: a run directory, or the name of one in runs/; nothing when it is neither. Throws Error (usage)
+/// where this user may not read it.
+std::optional<RunDir> run_called(const std::string& word);
+/// The same, or a job id, for which SLURM is asked. Throws Error (usage) when it is none of these.
+RunDir find_run(const std::string& word, Cluster& cluster);
+
+}  // namespace holdfast::slurm
