@@ -117,8 +117,9 @@ class Client:
                 self._first_step = int(step)
 
     def metrics(self, loss: float, tokens: int = 0, compute_s: float = 0.0) -> None:
-        """Of the newest step. `tokens`: consumed by the run so far. `compute_s`: seconds of this rank's own work in that
-        step, without waiting for others; 0: not known."""
+        """Of the newest step. `loss`: a number; of a tensor on a GPU its item(), as the thread that speaks for the rank would
+        wait for the GPU. `tokens`: consumed by the run so far. `compute_s`: seconds of this rank's own work in that step,
+        without waiting for others; 0: not known."""
         if self._on:
             self._compute_s = compute_s
             self._metrics = (self._at[0], loss, tokens)
