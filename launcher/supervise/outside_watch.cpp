@@ -141,7 +141,7 @@ void OutsideWatch::taken_for_hung(const Silence& silence) {
   const auto none = [this](auto holds) {
     return std::none_of(ranks_.begin(), ranks_.end(), [&](const auto& rank) { return holds(rank.second); });
   };
-  const bool open = !silence.named && silence.why.empty() &&
+  const bool open = !silence.named && silence.why.empty() && lived_s <= longest_start_s &&
                     none([](const Rank& rank) { return rank.cpu_share < idle_share; });
   const bool again = open && doubt_ && doubt_->open &&
                      std::abs(lived_s - doubt_->lived_s) <= alike_part * std::max(lived_s, doubt_->lived_s);

@@ -10,9 +10,9 @@
 //                  an attempt has lived past the time where the other fell silent. Not where a rank was
 //                  stopped. Where a rank still showed signs, the others may show some at their start only:
 //                  none is judged before that time (an hour at most)
-//   two in a row   fell silent at the same time of their lives, nobody is known, and no rank was idle: the
-//                  program may show signs at its start only, and none while it works. None is judged before
-//                  that time
+//   two in a row   fell silent at the same time of their first hour, nobody is known, and no rank was idle:
+//                  the program may show signs at its start only, and none while it works. None is judged
+//                  before that time
 #include <map>
 #include <optional>
 #include <string>
@@ -78,7 +78,7 @@ class OutsideWatch {
     double silence_s = 0;  ///< counts as one that was seen, ...
     double past_s = 0;     ///< ... until an attempt has lived for longer than this
     double lived_s = 0;    ///< until the silence began
-    bool open = false;     ///< nobody is known, and no rank was idle
+    bool open = false;     ///< it may have been at work: nobody is known, and no rank was idle
     bool again = false;    ///< so was the one before, at the same time
   };
   std::optional<Doubt> doubt_;

@@ -117,9 +117,10 @@ class Client:
                 self._first_step = int(step)
 
     def metrics(self, loss: float, tokens: int = 0, compute_s: float = 0.0) -> None:
-        """Of the newest step. Of `loss` and `tokens`, only those of rank 0 are kept. `tokens`: consumed by all ranks since
-        step 0, not those of the step. `compute_s`: seconds of this rank's own work in that step, without waiting for
-        others, by which slow nodes are found; 0: not known."""
+        """Of the newest step. Of `loss` and `tokens`, only those of rank 0 are kept. `loss`: a number; of a tensor on a GPU its
+        item(), as the thread that speaks for the rank would wait for the GPU. `tokens`: consumed by all ranks since step 0, not
+        those of the step. `compute_s`: seconds of this rank's own work in that step, without waiting for others, by which
+        slow nodes are found; 0: not known."""
         if self._on:
             self._compute_s = compute_s
             self._metrics = (self._at[0], loss, tokens)

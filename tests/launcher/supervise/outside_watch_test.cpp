@@ -132,6 +132,16 @@ TEST_F(RanksSeen, SilencesOfRanksThatAreIdleAreJudgedAgainAndAgain) {
   EXPECT_EQ(watch.unjudged_s(), 0);
 }
 
+TEST_F(RanksSeen, SilencesAfterHoursOfSignsAreJudgedAgainAndAgain) {
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    look(now + 4000, true);
+    look(now + 100, false);
+    ASSERT_TRUE(overdue()) << "no start takes so long";
+    watch.taken_for_hung(*overdue());
+    watch.new_attempt();
+  }
+}
+
 TEST_F(RanksSeen, TheNextLeaderKnowsThatSilenceIsNotJudged) {
   watch = OutsideWatch(limits(), {}, 39);
   EXPECT_EQ(watch.unjudged_s(), 39);
