@@ -148,6 +148,12 @@ last_step() { tail -n 1 "$home/$run/logs/metrics.jsonl" | jq -s '.[0].step // 0'
 reaches() { (($(last_step) >= $1)); }
 # has_copies NODE: of both ranks of its partner.
 has_copies() { (($(on "$1" find /dev/shm -path '*/copy-*/seal' 2>/dev/null | sed 's|/[01]/seal$||' | sort -u | wc -l) == 2)); }
+# mover_port_is_open NODE: its mover listens on a port that the manual tells firewalls to let through.
+mover_port_is_open() {
+  local port
+  port=$(on "$1" bash -c 'cat /dev/shm/holdfast-state-*/buffers-*/port') &&
+    jq -e --argjson port "$port" '.nodes[0] | $port >= .port and $port < .port + .ports' "$home/$run/nodes.json" >/dev/null
+}
 lost_steps() { result "$run" ".attempts[$1].lost_steps"; }
 
 case_buffers() {
@@ -160,6 +166,7 @@ case_buffers() {
   check "$run: it steps" soon 90 reaches 5
   local node torn rank
   check "$run: its partner has copies" soon 60 has_copies "$(nth 1)"
+  check "$run: its mover listens on a port of the agents" mover_port_is_open "$(nth 1)"
   node=$(nth 2)
   mini kill-node "$node"
   check "$run: a state is chosen for the next attempt" soon 60 has_chosen 2
