@@ -135,7 +135,9 @@ void refuse_unknown_verb(const CLI::App& app, const std::vector<std::string>& wo
     const auto names = verbs_of(*at);
     if (names.empty() || at->get_prefix_command() || word == "--") return;
     if (word.starts_with('-')) {
-      if (takes_value(option_called(*at, word))) ++i;
+      const CLI::Option* option = option_called(*at, word);
+      if (option && option == at->get_help_ptr()) return;
+      if (takes_value(option)) ++i;
     } else if (const CLI::Option* argument = argument_at(*at, arguments);
                argument && argument->get_required()) {
       ++arguments;
@@ -159,6 +161,10 @@ void refuse_unknown_verb(const CLI::App& app, const std::vector<std::string>& wo
       ++arguments;
     }
   }
+  if (!taken.empty())
+    throw Error(Exit::usage,
+                fmt::format("{} is required before '{}'", argument_at(*at, 0)->get_name(), taken), "",
+                fmt::format("'{} --help' says more", called));
 }
 
 Error usage_error(const CLI::App& app, const std::vector<std::string>& words, const CLI::ParseError& error) {

@@ -88,6 +88,8 @@ TEST(UnknownVerb, MayStandBeforeItsArgument) {
   EXPECT_THAT(refusal({"ctl", "stop", "t2", "dgx001"}),
               HasSubstr("Did you mean 'holdfast ctl t2 stop dgx001'?"));
   EXPECT_EQ(refusal({"ctl", "save", "stop"}), "") << "a run may be called so";
+  EXPECT_THAT(refusal({"ctl", "save"}), HasSubstr("RUN is required before 'save'"));
+  EXPECT_EQ(refusal({"ctl", "save", "--help"}), "");
 }
 TEST(UnknownVerb, IsNoArgumentAndNoValue) {
   for (const std::vector<std::string>& words :
