@@ -298,7 +298,8 @@ std::string status_text(const StatusFacts& f) {
   text += time_text(s.time);
   if (!s.attempts.empty()) text += "attempts\n";
   for (const auto& a : s.attempts) text += fmt::format("  {}\n", in_words(a));
-  if (s.final_state) text += fmt::format("digest      {}\n", s.final_state->state_digest);
+  if (s.final_state && !s.final_state->state_digest.empty())
+    text += fmt::format("digest      {}\n", s.final_state->state_digest);
   return text;
 }
 

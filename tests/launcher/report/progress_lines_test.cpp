@@ -71,6 +71,9 @@ TEST(ProgressLines, TheSummaryTellsWhatWasDone) {
   EXPECT_THAT(lines, testing::Contains("  last step 100 of 100, loss 2.5000, 1000 tokens/s, 0.5 s a step"));
   EXPECT_THAT(lines, testing::Contains("  newest durable checkpoint: step 100"));
   EXPECT_THAT(lines, testing::Contains("  state digest 00000000000000ab"));
+  facts.state.final_state->state_digest.clear();
+  EXPECT_THAT(summary_lines(facts), testing::Not(testing::Contains(HasSubstr("digest"))))
+      << "another program may have told none";
 }
 
 TEST(JobComment, IsShortAndKnownAgain) {

@@ -385,6 +385,8 @@ TEST(Status, SaysWhatAnotherProgramDoes) {
   EXPECT_THAT(status_text(facts), HasSubstr("program     it speaks to its agents"));
   EXPECT_THAT(status_text(facts), HasSubstr("step        7, loss 2.5000"))
       << "how many there are is not known";
+  facts.state.final_state = control::FinalState{7, 0, 2.5, ""};
+  EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("digest"))) << "it has told none";
 }
 
 TEST(Status, JsonHoldsTheResultAndMore) {
