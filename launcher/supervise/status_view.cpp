@@ -149,6 +149,12 @@ std::string job_text(const JobFacts& job) {
   return text + "\n";
 }
 
+/// No leader of the job that SLURM names has written into the record yet.
+bool of_another_job(const StatusFacts& f) {
+  const std::string id = f.job->id ? std::to_string(*f.job->id) : "";
+  return !f.state.job.empty() && f.state.job.substr(0, f.state.job.find('.')) != id;
+}
+
 /// What the record says goes on.
 std::string from_record(const StatusFacts& f) {
   const RunState& s = f.state;
@@ -236,12 +242,15 @@ std::string headline(const StatusFacts& f) {
   if (!f.job || !f.job->unanswered.empty()) return from_record(f);
   const JobFacts& job = *f.job;
   const bool final = f.state.over_for_good();
+  if (job.live && !job.pending && of_another_job(f)) return "starting; was " + from_record(f);
   if (job.live ? !job.pending : final) return from_record(f);
   if (!job.live) {
     const std::string now = job.state.empty() ? "no job" : fmt::format("its job has ended ({})", job.state);
     return f.state.attempts.empty() ? now : fmt::format("{}; was {}", now, from_record(f));
   }
-  std::string out = final ? "done, and in the queue again" : "in the queue";
+  std::string out = "in the queue";
+  if (final)
+    out = (f.state.outcome->exit_code == 0 ? "done" : f.state.outcome->status) + ", and in the queue again";
   out += in_brackets(job.reason);
   if (job.start) out += ", expected " + local_time(*job.start);
   return out;

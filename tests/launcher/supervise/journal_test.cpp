@@ -287,7 +287,7 @@ RunState story(const std::vector<json>& events) {
 
 std::vector<json> a_loss() {
   return {
-      {{"event", "leader_elected"}, {"node", "dgx002"}, {"job", "7.1"}, {"nodes", 3}, {"unix", 1000.0}},
+      {{"event", "leader_elected"}, {"node", "dgx002"}, {"job", "17.1"}, {"nodes", 3}, {"unix", 1000.0}},
       {{"event", "attempt_planned"},
        {"attempt", 1},
        {"term", 1},
@@ -436,6 +436,12 @@ TEST(Status, TheJobDecidesWhatGoesOn) {
   EXPECT_EQ(headline(facts), "done");
   facts.job = job_in_state("PENDING");
   EXPECT_EQ(headline(facts), "done, and in the queue again");
+  facts.state.outcome = RunOutcome{93, "stopped", "an order"};
+  EXPECT_EQ(headline(facts), "stopped, and in the queue again");
+  facts.job = job_in_state("RUNNING");
+  EXPECT_EQ(headline(facts), "stopped (exit 93: an order)") << "the job is about to end";
+  facts.job->id = 18;
+  EXPECT_EQ(headline(facts), "starting; was stopped (exit 93: an order)");
 }
 
 TEST(Status, OfARunWithoutAgents) {
