@@ -66,7 +66,7 @@ const OrderTable& order_table() {
     {Verb::evict,   before_end, [](const Facts& f) { return f.attempt_live && !f.follows && !f.saves_on_sigterm; }, refused, Deed::nothing, "{unfollowed}"},
     {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::stop; },     refused, Deed::nothing,    "nothing could take the slot of {node} ({because}), and the run would end: use stop?"},
     {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::shrink; },   taken,   Deed::evict,      "{node} leaves when the state is saved; the run goes on, smaller"},
-    {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::requeue; },  taken,   Deed::evict,      "{node} leaves when the state is saved; there is no spare, so the run goes back into the queue without it"},
+    {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::requeue; },  taken,   Deed::evict,      "{node} leaves when the state is saved; there is no fit spare, so the run goes back into the queue without it"},
     {Verb::evict,   before_end, [](const Facts& f) { return f.attempt_live && !f.follows; },     taken,   Deed::evict,      "{node} leaves when the ranks have ended: they get SIGTERM and {drain_s} s to save; a spare takes its slot"},
     {Verb::evict,   before_end, otherwise,                                                       taken,   Deed::evict,      "{node} leaves when the state is saved; a spare takes its slot"},
   };

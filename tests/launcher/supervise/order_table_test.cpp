@@ -25,7 +25,7 @@ std::vector<OrderFacts> situations(Verb verb, Stage stage) {
         if (!evicts && (role != Role::none || then != PolicyAction::stop)) continue;
         const auto bit = [bits](int n) { return (bits >> n & 1) != 0; };
         out.push_back({stage, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6), bit(7), 40, 25, "n1",
-                       role, then, "no spare node is left"});
+                       role, then, "no fit spare node is left"});
       }
   return out;
 }
