@@ -43,7 +43,7 @@ const OrderTable& order_table() {
     {Verb::save,    before_end, [](const Facts& f) { return !f.follows; },                       refused, Deed::nothing,    "{unfollowed}"},
     {Verb::save,    before_end, [](const Facts& f) { return f.asked; },                          taken,   Deed::nothing,    "a save is under way"},
     {Verb::save,    before_end, [](const Facts& f) { return f.saved; },                          taken,   Deed::nothing,    "the state of step {step} is saved"},
-    {Verb::save,    before_end, [](const Facts& f) { return f.paused; },                         taken,   Deed::save,       "the state is saved when the run goes on: it is paused"},
+    {Verb::save,    before_end, [](const Facts& f) { return f.paused; },                         taken,   Deed::save,       "the run is paused: its state is saved when it goes on, or at once by a program that looks for orders while it holds"},
     {Verb::save,    before_end, otherwise,                                                       taken,   Deed::save,       "the state is saved after this step"},
 
     {Verb::stop,    before_end, [](const Facts& f) { return !f.stopping && !f.worth_saving; },   taken,   Deed::stop,       "the run has ended: there was nothing to save"},
