@@ -38,6 +38,14 @@ TEST(ProgressLines, EachEventIsToldOnceAndWhatWasThereIsNot) {
   EXPECT_THAT(lines.more(events, std::nullopt, 100, 4), IsEmpty());
 }
 
+TEST(ProgressLines, AStepThatNobodyKnowsIsNotZero) {
+  ProgressLines lines({}, std::nullopt);
+  EXPECT_THAT(
+      lines.more({entry(1, 1, events::AttemptEnded{.attempt = 1, .cause = "node lost", .reports = false})},
+                 std::nullopt, 0, 1),
+      ElementsAre("attempt 1 ended at an unknown step: node lost"));
+}
+
 TEST(ProgressLines, StepsAreToldEverMoreSeldom) {
   ProgressLines lines({}, line_of_step(5));
   EXPECT_THAT(lines.more({}, line_of_step(5), 100, 50), IsEmpty()) << "of the job before";
