@@ -89,13 +89,24 @@ const char* in_words(TimeUse use) {
   return "";
 }
 
+/// Ranks are up that report nothing, and are not about to.
+bool runs_unreported(const StatusFacts& f) {
+  if (f.own_trainer || f.kind == config::RankKind::client || !f.state.attempt_live()) return false;
+  const auto& live = f.state.attempts.back();
+  return live.launched_s && !live.restored;
+}
+
 /// The lines of the time account.
-std::string time_text(const TimeAccount& time) {
+std::string time_text(const StatusFacts& f) {
+  const TimeAccount& time = f.state.time;
   if (time.total() <= 0) return "";
   const double of_nodes = time.goodput_of_nodes();
-  return fmt::format(
-      "time        {}\ngoodput     {:.1f} %{}\n", in_words(time), 100 * time.goodput(),
-      of_nodes > 0 ? fmt::format(", of the allocated node time {:.1f} %", 100 * of_nodes) : "");
+  const bool redone_unknown =
+      runs_unreported(f) ||
+      std::ranges::any_of(f.state.attempts, [](const AttemptRecord& a) { return !a.reports && a.ran_s > 0; });
+  return fmt::format("time        {}\ngoodput     {:.1f} %{}{}\n", in_words(time), 100 * time.goodput(),
+                     of_nodes > 0 ? fmt::format(", of the allocated node time {:.1f} %", 100 * of_nodes) : "",
+                     redone_unknown ? ", at most: which steps were done again is not known" : "");
 }
 
 /// Nodes with a bad record in this run, and what it is.
@@ -173,7 +184,8 @@ std::string from_record(const StatusFacts& f) {
   if (s.paused) return "paused";
   if (a.first_step_at) return "training";
   if (a.restored) return "restored, first step under way";
-  return !f.own_trainer && a.launched_s ? "running, and the program reports no progress" : "starting ranks";
+  if (runs_unreported(f)) return "running, and the program reports no progress";
+  return f.own_trainer || !a.launched_s ? "starting ranks" : "starting; the program has reported nothing yet";
 }
 
 }  // namespace
@@ -259,6 +271,8 @@ std::string headline(const StatusFacts& f) {
 void count_steps(StatusFacts& facts) {
   if (facts.state.outcome) return;
   if (const auto at = last_step_at(facts)) facts.state.time.pass(*at);
+  if (runs_unreported(facts) && facts.now > 0 && facts.job && facts.job->live && !facts.job->pending)
+    facts.state.time.pass_running(facts.now);
 }
 
 std::string status_text(const StatusFacts& f) {
@@ -304,7 +318,7 @@ std::string status_text(const StatusFacts& f) {
                               : "checkpoint  none yet\n";
   if (s.dropped > 0)
     text += fmt::format("saves       {} dropped since then; the last one: {}\n", s.dropped, s.dropped_why);
-  text += time_text(s.time);
+  text += time_text(f);
   if (!s.attempts.empty()) text += "attempts\n";
   for (const auto& a : s.attempts) text += fmt::format("  {}\n", in_words(a));
   if (s.final_state && !s.final_state->state_digest.empty())

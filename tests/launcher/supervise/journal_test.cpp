@@ -389,6 +389,44 @@ TEST(Status, SaysWhatAnotherProgramDoes) {
   EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("digest"))) << "it has told none";
 }
 
+JobFacts job_in_state(const std::string& state, const std::string& reason = "") {
+  return {.id = 17,
+          .unanswered = "",
+          .state = state,
+          .reason = reason,
+          .start = std::nullopt,
+          .pending = state == "PENDING",
+          .live = state == "PENDING" || state == "RUNNING"};
+}
+
+TEST(Status, OfRanksThatHaveReportedNothing) {
+  StatusFacts facts{
+      "mine", 100,
+      story({{{"event", "leader_elected"}, {"node", "n0"}, {"job", "17.0"}, {"unix", 1000.0}},
+             {{"event", "attempt_planned"},
+              {"attempt", 1},
+              {"term", 1},
+              {"placement", {"n0"}},
+              {"unix", 1001.0}},
+             {{"event", "placement_verified"}, {"attempt", 1}, {"ranks", 1}, {"unix", 1002.0}}})};
+  EXPECT_EQ(headline(facts), "starting ranks");
+  facts.own_trainer = false;
+  facts.now = 1042;
+  facts.job = job_in_state("COMPLETED");
+  EXPECT_THAT(headline(facts), HasSubstr("running, and the program reports no progress"));
+  count_steps(facts);
+  EXPECT_NEAR(facts.state.time.total(), 2, 1e-6) << "nothing runs";
+  facts.job = job_in_state("RUNNING");
+  facts.kind = config::RankKind::client;
+  EXPECT_EQ(headline(facts), "starting; the program has reported nothing yet");
+  count_steps(facts);
+  EXPECT_NEAR(facts.state.time.total(), 2, 1e-6) << "it does not step yet";
+  facts.kind = config::RankKind::automatic;
+  count_steps(facts);
+  EXPECT_NEAR(facts.state.time.of(TimeUse::productive), 40, 1e-6);
+  EXPECT_THAT(status_text(facts), HasSubstr(" %, at most: which steps were done again is not known\n"));
+}
+
 TEST(Status, JsonHoldsTheResultAndMore) {
   StatusFacts facts{"quickstart", 100, story(a_loss()), 1, example()};
   const json j = status_json(facts);
@@ -401,16 +439,6 @@ TEST(Status, JsonHoldsTheResultAndMore) {
   EXPECT_EQ(j["attempts"][0]["recovered_s"].get<double>(), 1033.2 - 1030.0);
   EXPECT_EQ(j["attempts"][0]["lost_steps"], 1);
   EXPECT_EQ(j["records"], (json{{"dgx005", "lost"}}));
-}
-
-JobFacts job_in_state(const std::string& state, const std::string& reason = "") {
-  return {.id = 17,
-          .unanswered = "",
-          .state = state,
-          .reason = reason,
-          .start = std::nullopt,
-          .pending = state == "PENDING",
-          .live = state == "PENDING" || state == "RUNNING"};
 }
 
 TEST(Status, TheJobDecidesWhatGoesOn) {
