@@ -39,6 +39,7 @@ void add_status(CLI::App& app, int& exit_code) {
       return job_facts(run, cluster);
     });
     facts.now = unix_seconds();
+    count_steps(facts);
     std::cout << (options->json ? status_json(facts).dump(2) + "\n" : status_text(facts));
     exit_code = 0;
   });

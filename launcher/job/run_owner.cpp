@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "launcher/supervise/journal.hpp"
 #include "slurm/batch_script.hpp"
 #include "slurm/commands.hpp"
 #include "src/base/clock.hpp"
@@ -40,6 +41,17 @@ std::string text_of(const Owner& owner) {
   return out.dump() + "\n";
 }
 
+/// The run was told to end in this job, or has ended in it for good.
+bool ends_in(const RunDir& run, JobId job) {
+  try {
+    const RunState state = replay(run);
+    return state.job.substr(0, state.job.find('.')) == std::to_string(job) &&
+           (state.over_for_good() || (!state.outcome && state.drain && state.drain->for_good));
+  } catch (const Error&) {  // it only decides what to advise
+    return false;
+  }
+}
+
 /// The reason why the directory cannot be taken.
 struct Holder {
   Error error;
@@ -47,22 +59,30 @@ struct Holder {
 
 std::optional<Holder> live_holder(const RunDir& run, const Owner& owner, slurm::Cluster& cluster) {
   const std::string where = run.path.string();
-  const auto owned_by = [&](JobId id, const std::string& state, bool ending) {
-    return Holder{Error(ending ? Exit::transient : Exit::usage,
-                        fmt::format("the run directory {} belongs to job {}", where, id),
-                        "the job is " + state,
-                        ending ? "Try again in a moment."
-                               : "Follow it with 'holdfast status', end it with '" +
-                                     slurm::shown(slurm::cancel_argv(id)) + "', or choose another run.dir?")};
+  const auto owned_by = [&](JobId id, const std::string& why, const std::string& hint) {
+    return Holder{Error(hint.empty() ? Exit::usage : Exit::transient,
+                        fmt::format("the run directory {} belongs to job {}", where, id), why,
+                        !hint.empty()
+                            ? hint
+                            : "Follow it with 'holdfast status', end it with '" +
+                                  slurm::shown(slurm::cancel_argv(id)) + "', or choose another run.dir?")};
   };
   try {
     if (owner.job) {
       const auto job = cluster.job(*owner.job);
-      if (job && job->alive())
-        return owned_by(job->id, job->state_text, job->state == slurm::JobState::completing);
-      return std::nullopt;
+      if (!job || !job->alive()) return std::nullopt;
+      // Only SLURM knows that no process of it writes any more, also on a node that does not answer.
+      if (job->state == slurm::JobState::completing)
+        return owned_by(
+            job->id, "the job is " + job->state_text + ": SLURM makes sure that its processes have ended",
+            "Try again in a moment. If a node of the job does not answer, SLURM waits until it gives "
+            "the node up (SlurmdTimeout, 5 minutes by default).");
+      if (ends_in(run, job->id))
+        return owned_by(job->id, "the job is " + job->state_text + ", and the run is ending",
+                        "Try again in a moment.");
+      return owned_by(job->id, "the job is " + job->state_text, "");
     }
-    if (const auto id = cluster.job_of_script(run.script())) return owned_by(*id, "alive", false);
+    if (const auto id = cluster.job_of_script(run.script())) return owned_by(*id, "the job is alive", "");
   } catch (const Error& error) {
     if (error.exit() != Exit::transient) throw;
     throw Error(Exit::transient,

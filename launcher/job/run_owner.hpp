@@ -23,7 +23,8 @@ struct Owner {
 std::optional<Owner> read_owner(const RunDir& run);
 
 /// For submit: takes the directory, or throws Error: usage (a job that may still run has it, or a run without
-/// a job, or another submit is running), transient (that job is just ending, or SLURM does not answer).
+/// a job, or another submit is running), transient (that job or its run is just ending, or SLURM does not
+/// answer).
 class RunDirClaim {
  public:
   RunDirClaim(const RunDir& run, slurm::Cluster& cluster);

@@ -225,7 +225,8 @@ struct RankExited {
 struct AttemptEnded {
   static constexpr About about{"attempt_ended", Chapter::attempts,
                                "with the diagnosis. Of an attempt that finished, or that the end of the run "
-                               "cut short, only `attempt`, `cause` and `step` mean something"};
+                               "cut short, only `attempt`, `cause`, `step`, `reports` and `ran_s` mean "
+                               "something"};
   int attempt = 0;
   std::int64_t step = 0;
   std::string cause = {}, node = {};

@@ -87,7 +87,8 @@ struct InWords {
     return fmt::format("attempt {} trains: step {} is done", e.attempt, e.step);
   }
   std::string operator()(const events::AttemptEnded& e) const {
-    std::string out = fmt::format("attempt {} ended at step {}: {}", e.attempt, e.step, e.cause);
+    std::string out = fmt::format("attempt {} ended at {}: {}", e.attempt,
+                                  e.reports ? fmt::format("step {}", e.step) : "an unknown step", e.cause);
     if (!e.node.empty()) out += " on " + e.node;
     if (!e.evidence.empty()) out += fmt::format(" ({})", e.evidence.front());
     return out;

@@ -8,10 +8,10 @@
 namespace holdfast::launcher::report {
 namespace {
 
-/// One line of text in which no character has a meaning for Markdown.
+/// One line of text in which no character has a meaning for Markdown or for the HTML in it.
 std::string plain(const std::string& text) {
   std::string out;
-  for (const char c : escaped(text)) {
+  for (const char c : escaped(text, Quotes::keep)) {
     if (std::string_view("\\`*_[]|~").find(c) != std::string_view::npos) out += '\\';
     out += c == '\n' || c == '\t' ? ' ' : c;
   }

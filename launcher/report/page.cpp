@@ -214,13 +214,16 @@ Section jobs_section(const Facts& f) {
   if (s.table.rows.empty())
     s.paragraphs.push_back("No event says where it ran: it has not started, or it runs without agents.");
   if (f.plan.is_object())
-    s.paragraphs.push_back(fmt::format(
-        "Planned: {} ranks on {} active nodes and {} spares of the cluster {}; model {}, {} parameters; {} "
-        "in groups of {}.",
-        whole(part(f.plan, "world")), whole(part(f.plan, "active")), whole(part(f.plan, "spares")),
-        text(part(f.plan, "cluster")), text(part(part(f.plan, "model"), "name")),
-        whole(part(part(f.plan, "model"), "parameters")), text(part(part(f.plan, "shard"), "strategy")),
-        whole(part(part(f.plan, "shard"), "group"))));
+    s.paragraphs.push_back(
+        fmt::format("Planned: {} ranks on {} active nodes and {} spares of the cluster {}{}.",
+                    whole(part(f.plan, "world")), whole(part(f.plan, "active")),
+                    whole(part(f.plan, "spares")), text(part(f.plan, "cluster")),
+                    f.steps == 0 ? ""
+                                 : fmt::format("; model {}, {} parameters; {} in groups of {}",
+                                               text(part(part(f.plan, "model"), "name")),
+                                               whole(part(part(f.plan, "model"), "parameters")),
+                                               text(part(part(f.plan, "shard"), "strategy")),
+                                               whole(part(part(f.plan, "shard"), "group")))));
   return s;
 }
 

@@ -41,7 +41,7 @@ std::vector<double> ticks(double low, double high) {
   return out;
 }
 
-std::string escaped(const std::string& text) {
+std::string escaped(const std::string& text, Quotes quotes) {
   std::string clean = text, out;
   utf8::repair(clean);
   for (const char c : clean) {
@@ -56,10 +56,10 @@ std::string escaped(const std::string& text) {
         out += "&gt;";
         break;
       case '"':
-        out += "&quot;";
+        out += quotes == Quotes::keep ? "\"" : "&quot;";
         break;
       case '\'':
-        out += "&#39;";
+        out += quotes == Quotes::keep ? "'" : "&#39;";
         break;
       default: {
         const auto byte = static_cast<unsigned char>(c);

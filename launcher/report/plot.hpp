@@ -25,8 +25,9 @@ struct Plot {
 std::string short_number(double value);
 /// Round values that cover [low, high], between 3 and 7 of them.
 std::vector<double> ticks(double low, double high);
+enum class Quotes { replace, keep };  ///< attributes need them replaced
 /// Text for HTML and XML: & < > " ' are replaced, and so is what no document may contain.
-std::string escaped(const std::string& text);
+std::string escaped(const std::string& text, Quotes quotes = Quotes::replace);
 /// An <svg> element; of fewer than two points, an empty text.
 std::string svg(const Plot& plot);
 

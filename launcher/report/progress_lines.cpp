@@ -80,7 +80,8 @@ std::vector<std::string> summary_lines(const StatusFacts& f) {
   if (s.durable_step >= 0) out.push_back(fmt::format("  newest durable checkpoint: step {}", s.durable_step));
   if (s.time.total() > 0)
     out.push_back(fmt::format("  goodput {:.1f} %; {}", 100 * s.time.goodput(), in_words(s.time)));
-  if (s.final_state) out.push_back("  state digest " + s.final_state->state_digest);
+  if (s.final_state && !s.final_state->state_digest.empty())
+    out.push_back("  state digest " + s.final_state->state_digest);
   std::ranges::transform(out, out.begin(), on_one_line);
   return out;
 }

@@ -43,7 +43,7 @@ const OrderTable& order_table() {
     {Verb::save,    before_end, [](const Facts& f) { return !f.follows; },                       refused, Deed::nothing,    "{unfollowed}"},
     {Verb::save,    before_end, [](const Facts& f) { return f.asked; },                          taken,   Deed::nothing,    "a save is under way"},
     {Verb::save,    before_end, [](const Facts& f) { return f.saved; },                          taken,   Deed::nothing,    "the state of step {step} is saved"},
-    {Verb::save,    before_end, [](const Facts& f) { return f.paused; },                         taken,   Deed::save,       "the state is saved when the run goes on: it is paused"},
+    {Verb::save,    before_end, [](const Facts& f) { return f.paused; },                         taken,   Deed::save,       "the run is paused: its state is saved when it goes on, or at once by a program that looks for orders while it holds"},
     {Verb::save,    before_end, otherwise,                                                       taken,   Deed::save,       "the state is saved after this step"},
 
     {Verb::stop,    before_end, [](const Facts& f) { return !f.stopping && !f.worth_saving; },   taken,   Deed::stop,       "the run has ended: there was nothing to save"},
@@ -66,7 +66,7 @@ const OrderTable& order_table() {
     {Verb::evict,   before_end, [](const Facts& f) { return f.attempt_live && !f.follows && !f.saves_on_sigterm; }, refused, Deed::nothing, "{unfollowed}"},
     {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::stop; },     refused, Deed::nothing,    "nothing could take the slot of {node} ({because}), and the run would end: use stop?"},
     {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::shrink; },   taken,   Deed::evict,      "{node} leaves when the state is saved; the run goes on, smaller"},
-    {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::requeue; },  taken,   Deed::evict,      "{node} leaves when the state is saved; there is no spare, so the run goes back into the queue without it"},
+    {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::requeue; },  taken,   Deed::evict,      "{node} leaves when the state is saved; there is no fit spare, so the run goes back into the queue without it"},
     {Verb::evict,   before_end, [](const Facts& f) { return f.attempt_live && !f.follows; },     taken,   Deed::evict,      "{node} leaves when the ranks have ended: they get SIGTERM and {drain_s} s to save; a spare takes its slot"},
     {Verb::evict,   before_end, otherwise,                                                       taken,   Deed::evict,      "{node} leaves when the state is saved; a spare takes its slot"},
   };

@@ -35,21 +35,21 @@ constexpr std::array table = {
               PolicyAction::restart, 0},
     PolicyRow{"a spare for every slot that lost its node",
               [](const PolicyFacts& f) { return f.spares_suffice; }, PolicyAction::substitute, 0},
-    PolicyRow{"no spare node is left, and supervise.when_short is stop",
+    PolicyRow{"no fit spare node is left, and supervise.when_short is stop",
               [](const PolicyFacts& f) { return f.when_short == WhenShort::stop; }, PolicyAction::stop,
               code(Exit::out_of_spares)},
-    PolicyRow{"no spare node is left, and supervise.when_short is shrink",
+    PolicyRow{"no fit spare node is left, and supervise.when_short is shrink",
               [](const PolicyFacts& f) { return f.can_shrink && f.when_short == WhenShort::shrink; },
               PolicyAction::shrink, 0},
-    PolicyRow{"no spare node is left, and a smaller world costs less than the queue",
+    PolicyRow{"no fit spare node is left, and a smaller world costs less than the queue",
               [](const PolicyFacts& f) {
                 return f.can_shrink && f.when_short == WhenShort::automatic && f.cheaper == Cheaper::shrink;
               },
               PolicyAction::shrink, 0},
-    PolicyRow{"no spare node is left, and the run cannot shrink further",
+    PolicyRow{"no fit spare node is left, and the run cannot shrink further",
               [](const PolicyFacts& f) { return f.when_short == WhenShort::shrink; }, PolicyAction::stop,
               code(Exit::out_of_spares)},
-    PolicyRow{"no spare node is left", [](const PolicyFacts&) { return true; }, PolicyAction::requeue,
+    PolicyRow{"no fit spare node is left", [](const PolicyFacts&) { return true; }, PolicyAction::requeue,
               code(Exit::transient)},
 };
 
@@ -71,6 +71,26 @@ std::optional<std::vector<int>> without_suspect(const Situation& s, const Failur
   return placement;
 }
 
+/// Why no spare takes a slot.
+std::string no_spare(const Situation& s) {
+  std::vector<std::string> unfit;
+  int fit = 0;
+  for (int n = 0; n < static_cast<int>(s.views.size()); ++n) {
+    const std::string& node = s.roster.nodes[n].name;
+    if (s.state.lost.contains(node) || std::ranges::find(s.placement, n) != s.placement.end()) continue;
+    const auto found = s.state.health.find(node);
+    if (s.views[n].fitness == control::NodeHealth::Fitness::critical)
+      unfit.push_back(node + ": " + (found == s.state.health.end() ? "critical" : found->second.why));
+    else if (!s.views[n].numerics_agree)
+      unfit.push_back(node + ": it computes other bits");
+    else
+      ++fit;
+  }
+  return unfit.empty() ? "no spare node is left"
+                       : fmt::format("{} ({})", fit > 0 ? "too few spares are fit" : "no spare is fit",
+                                     fmt::join(unfit, "; "));
+}
+
 RunOutcome outcome_of(const PolicyRow& row, const PolicyFacts& facts, const Situation& s,
                       const Failure& failure) {
   RunOutcome outcome;
@@ -85,11 +105,11 @@ RunOutcome outcome_of(const PolicyRow& row, const PolicyFacts& facts, const Situ
   } else if (row.answer == PolicyAction::requeue) {
     outcome.status = "requeued";
     outcome.exclude = to_exclude(s.state);
-    outcome.why += "; no spare node is left";
+    outcome.why += "; " + no_spare(s);
     if (!outcome.exclude.empty())
       outcome.why += fmt::format("; the next job does without {}", fmt::join(outcome.exclude, ", "));
   } else if (outcome.exit_code == code(Exit::out_of_spares)) {
-    outcome.status = "out_of_spares", outcome.why += "; no spare node is left";
+    outcome.status = "out_of_spares", outcome.why += "; " + no_spare(s);
   } else if (facts.same_again) {
     outcome.why += "; another try would fail the same way on any node";
   } else if (facts.used_up) {
@@ -235,10 +255,12 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
       return d;
     case PolicyAction::requeue:
       // Nodes that are left may hold all of the state, in memory that is lost with this job.
-      if (worth_saving && smaller && !facts.later)
+      if (worth_saving && smaller && !facts.later) {
         d.placement = *smaller;
-      else
+        d.short_of = no_spare(s);
+      } else {
         d.stop = outcome_of(row, facts, s, failure);
+      }
       return d;
     case PolicyAction::restart:
       d.placement = grown(s.roster, s.state, s.placement, s.views, s.shrinking);

@@ -109,6 +109,7 @@ struct Decision {
   /// ... else the placement to go on with (slot -> node). With requeue: of the nodes that still hold all of
   /// the state, to save it.
   std::vector<int> placement;
+  std::string short_of;               ///< of that requeue: why no spare takes the slot, in words
   std::vector<Promotion> promotions;  ///< slots that have another node now
 };
 

@@ -89,13 +89,24 @@ const char* in_words(TimeUse use) {
   return "";
 }
 
+/// Ranks are up that report nothing, and are not about to.
+bool runs_unreported(const StatusFacts& f) {
+  if (f.own_trainer || f.kind == config::RankKind::client || !f.state.attempt_live()) return false;
+  const auto& live = f.state.attempts.back();
+  return live.launched_s && !live.restored;
+}
+
 /// The lines of the time account.
-std::string time_text(const TimeAccount& time) {
+std::string time_text(const StatusFacts& f) {
+  const TimeAccount& time = f.state.time;
   if (time.total() <= 0) return "";
   const double of_nodes = time.goodput_of_nodes();
-  return fmt::format(
-      "time        {}\ngoodput     {:.1f} %{}\n", in_words(time), 100 * time.goodput(),
-      of_nodes > 0 ? fmt::format(", of the allocated node time {:.1f} %", 100 * of_nodes) : "");
+  const bool redone_unknown =
+      runs_unreported(f) ||
+      std::ranges::any_of(f.state.attempts, [](const AttemptRecord& a) { return !a.reports && a.ran_s > 0; });
+  return fmt::format("time        {}\ngoodput     {:.1f} %{}{}\n", in_words(time), 100 * time.goodput(),
+                     of_nodes > 0 ? fmt::format(", of the allocated node time {:.1f} %", 100 * of_nodes) : "",
+                     redone_unknown ? ", at most: which steps were done again is not known" : "");
 }
 
 /// Nodes with a bad record in this run, and what it is.
@@ -150,6 +161,12 @@ std::string job_text(const JobFacts& job) {
   return text + "\n";
 }
 
+/// No leader of the job that SLURM names has written into the record yet.
+bool of_another_job(const StatusFacts& f) {
+  const std::string id = f.job->id ? std::to_string(*f.job->id) : "";
+  return !f.state.job.empty() && f.state.job.substr(0, f.state.job.find('.')) != id;
+}
+
 /// What the record says goes on.
 std::string from_record(const StatusFacts& f) {
   const RunState& s = f.state;
@@ -168,7 +185,8 @@ std::string from_record(const StatusFacts& f) {
   if (s.paused) return "paused";
   if (a.first_step_at) return "training";
   if (a.restored) return "restored, first step under way";
-  return !f.own_trainer && a.launched_s ? "running, and the program reports no progress" : "starting ranks";
+  if (runs_unreported(f)) return "running, and the program reports no progress";
+  return f.own_trainer || !a.launched_s ? "starting ranks" : "starting; the program has reported nothing yet";
 }
 
 }  // namespace
@@ -237,12 +255,15 @@ std::string headline(const StatusFacts& f) {
   if (!f.job || !f.job->unanswered.empty()) return from_record(f);
   const JobFacts& job = *f.job;
   const bool final = f.state.over_for_good();
+  if (job.live && !job.pending && of_another_job(f)) return "starting; was " + from_record(f);
   if (job.live ? !job.pending : final) return from_record(f);
   if (!job.live) {
     const std::string now = job.state.empty() ? "no job" : fmt::format("its job has ended ({})", job.state);
     return f.state.attempts.empty() ? now : fmt::format("{}; was {}", now, from_record(f));
   }
-  std::string out = final ? "done, and in the queue again" : "in the queue";
+  std::string out = "in the queue";
+  if (final)
+    out = (f.state.outcome->exit_code == 0 ? "done" : f.state.outcome->status) + ", and in the queue again";
   out += in_brackets(job.reason);
   if (job.start) out += ", expected " + local_time(*job.start);
   return out;
@@ -251,6 +272,8 @@ std::string headline(const StatusFacts& f) {
 void count_steps(StatusFacts& facts) {
   if (facts.state.outcome) return;
   if (const auto at = last_step_at(facts)) facts.state.time.pass(*at);
+  if (runs_unreported(facts) && facts.now > 0 && facts.job && facts.job->live && !facts.job->pending)
+    facts.state.time.pass_running(facts.now);
 }
 
 std::string status_text(const StatusFacts& f) {
@@ -300,10 +323,11 @@ std::string status_text(const StatusFacts& f) {
     text += fmt::format(
         "hangs       no silence is taken for one before an attempt has shown signs of life for {}\n",
         duration_text(s.unjudged_s));
-  text += time_text(s.time);
+  text += time_text(f);
   if (!s.attempts.empty()) text += "attempts\n";
   for (const auto& a : s.attempts) text += fmt::format("  {}\n", in_words(a));
-  if (s.final_state) text += fmt::format("digest      {}\n", s.final_state->state_digest);
+  if (s.final_state && !s.final_state->state_digest.empty())
+    text += fmt::format("digest      {}\n", s.final_state->state_digest);
   return text;
 }
 

@@ -38,7 +38,7 @@ struct StatusFacts {
 };
 
 /// Adds the time until the last step to the account of a run that is not over: hours may pass without an
-/// event.
+/// event. Of ranks that report nothing, until now, while SLURM says that the job runs.
 void count_steps(StatusFacts& facts);
 
 /// When the last step was done, in whole Unix seconds; nothing: it does not say.

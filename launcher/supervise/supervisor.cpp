@@ -247,9 +247,9 @@ void Supervisor::carry_out(const StageRow& row, const Failure& failure) {
       finish(drained());
       break;
     case Effect::finish_done:
-      record(events::AttemptEnded{.attempt = attempt(),
-                                  .step = state_.final_state ? state_.final_state->step : highest_step(),
-                                  .cause = "finished"});
+      record_end({.attempt = attempt(),
+                  .step = state_.final_state ? state_.final_state->step : highest_step(),
+                  .cause = "finished"});
       finish({0, "done", "", 0});
       break;
     case Effect::tell_outcome:

@@ -76,7 +76,7 @@ void Supervisor::begin_attempt(Decision decision, const Failure& why) {
     decision.stop = drained();
   if (decision.stop) return finish(*decision.stop);
   if (decision.answer == PolicyAction::requeue && !stopping())
-    record(events::Drain{attempt(), highest_step(), true, false, why.evidence + "; no spare node is left"});
+    record(events::Drain{attempt(), highest_step(), true, false, why.evidence + "; " + decision.short_of});
   const double wait_s = wait_before_next(state_);
   for (auto& event : plan_events(decision, placement(), attempt() + 1, roster_, state_, facts_.shrinking))
     record(std::move(event));

@@ -30,10 +30,15 @@ struct TimeAccount::Taking {
     a.go_on_as(TimeUse::clear);
   }
   void operator()(const events::AttemptStarted&) const { a.go_on_as(TimeUse::launch); }
-  void operator()(const events::PlacementVerified&) const { a.go_on_as(TimeUse::restore); }
+  void operator()(const events::PlacementVerified&) const {
+    a.go_on_as(a.restored_ == 0 ? TimeUse::launch : TimeUse::restore);
+  }
   void operator()(const events::Restored& e) const {
     a.take_back(e.step);
     a.restored_ = e.step;
+    if (e.step > 0 || a.now_ != TimeUse::restore) return;
+    a.move_to(TimeUse::launch, a.since_);  // a fresh start restores nothing
+    a.go_on_as(TimeUse::launch);
   }
   void operator()(const events::FirstStep& e) const {
     a.stretch_ = {std::max<std::int64_t>(a.restored_, 0), e.step, 0, 0};
@@ -83,6 +88,11 @@ void TimeAccount::take(const LogEntry& entry) {
 
 void TimeAccount::pass(double unix) {
   if (const double now = unix + behind_; began_ > 0 && now > last_) advance(now);
+}
+
+void TimeAccount::pass_running(double unix) {
+  pass(unix);
+  if (now_ == TimeUse::restore) move_to(TimeUse::productive, since_);
 }
 
 void TimeAccount::advance(double now) {

@@ -15,7 +15,7 @@ enum class TimeUse {
   queue,       ///< between the last event of a job and the first one of the next
   gather,      ///< until the agents of a job are connected
   clear,       ///< until older ranks have ended, and what is waited before another start
-  launch,      ///< until all ranks are up, each in its place
+  launch,      ///< until all ranks are up, each in its place; of a fresh start, until a step is done
   restore,     ///< until the state is loaded, and a new step is done
   productive,  ///< steps whose results last
   redone,      ///< steps that were done again later
@@ -35,6 +35,8 @@ class TimeAccount {
   void take(const LogEntry& entry);
   /// What goes on has gone on until then, at least: Unix seconds. For who has seen more than the event log.
   void pass(double unix);
+  /// The same of ranks that are up and report nothing: they have done steps, as when their attempt ends.
+  void pass_running(double unix);
 
   /// Seconds. They add up to `total`.
   double of(TimeUse use) const { return seconds_[as_size(use)]; }

@@ -140,7 +140,8 @@ std::string checkpoint(const View& v) {
   if (s.time.total() > 0 && !s.attempts.empty())
     parts.push_back(fmt::format("goodput {:.1f} %", 100 * s.time.goodput()));
   if (s.dropped > 0) parts.push_back(fmt::format("{} dropped since then: {}", s.dropped, s.dropped_why));
-  if (s.final_state) parts.push_back("digest " + s.final_state->state_digest);
+  if (s.final_state && !s.final_state->state_digest.empty())
+    parts.push_back("digest " + s.final_state->state_digest);
   return labelled("checkpoint", joined(parts));
 }
 

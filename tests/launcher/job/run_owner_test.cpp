@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launcher/supervise/journal.hpp"
 #include "slurm/fake_cluster.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/files.hpp"
@@ -69,6 +70,30 @@ TEST_F(RunOwner, a_live_job_keeps_its_directory) {
   fake.add_job(5, "j", "dgx001").state = slurm::JobState::completing;
   EXPECT_EQ(refusal_of([&] { RunDirClaim claim(run, cluster); }).exit, Exit::transient)
       << "it will be free in a moment";
+}
+
+TEST_F(RunOwner, what_is_ending_is_waited_for) {
+  own(5);
+  fake.add_job(5, "j", "dgx001");
+  const auto submit = [&] { return refusal_of([&] { RunDirClaim claim(run, cluster); }); };
+  files::fs::create_directories(run.events());
+  Journal journal(run, 1);
+  journal.write(events::LeaderElected{"dgx001", "5.0", 1, {}});
+  journal.write(events::Drain{1, 12, true, false, "SIGTERM"});
+  EXPECT_THAT(submit().text, HasSubstr("end it with")) << "its next job goes on";
+  journal.write(events::Drain{1, 12, true, true, "an order"});
+  for (const bool over : {false, true}) {
+    if (over) journal.write(events::RunFinished{93, "stopped", "", {}});
+    const auto refusal = submit();
+    EXPECT_EQ(refusal.exit, Exit::transient);
+    EXPECT_THAT(refusal.text, HasSubstr("the job is RUNNING, and the run is ending"));
+    EXPECT_THAT(refusal.text, testing::Not(HasSubstr("scancel")));
+  }
+  own(6);
+  fake.add_job(6, "j", "dgx001");
+  EXPECT_EQ(submit().exit, Exit::usage) << "the record is of the job before";
+  fake.add_job(6, "j", "dgx001").state = slurm::JobState::completing;
+  EXPECT_THAT(submit().text, HasSubstr("until it gives the node up"));
 }
 
 TEST_F(RunOwner, an_ended_or_forgotten_job_does_not) {

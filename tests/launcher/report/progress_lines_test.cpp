@@ -38,6 +38,14 @@ TEST(ProgressLines, EachEventIsToldOnceAndWhatWasThereIsNot) {
   EXPECT_THAT(lines.more(events, std::nullopt, 100, 4), IsEmpty());
 }
 
+TEST(ProgressLines, AStepThatNobodyKnowsIsNotZero) {
+  ProgressLines lines({}, std::nullopt);
+  EXPECT_THAT(
+      lines.more({entry(1, 1, events::AttemptEnded{.attempt = 1, .cause = "node lost", .reports = false})},
+                 std::nullopt, 0, 1),
+      ElementsAre("attempt 1 ended at an unknown step: node lost"));
+}
+
 TEST(ProgressLines, StepsAreToldEverMoreSeldom) {
   ProgressLines lines({}, line_of_step(5));
   EXPECT_THAT(lines.more({}, line_of_step(5), 100, 50), IsEmpty()) << "of the job before";
@@ -71,6 +79,9 @@ TEST(ProgressLines, TheSummaryTellsWhatWasDone) {
   EXPECT_THAT(lines, testing::Contains("  last step 100 of 100, loss 2.5000, 1000 tokens/s, 0.5 s a step"));
   EXPECT_THAT(lines, testing::Contains("  newest durable checkpoint: step 100"));
   EXPECT_THAT(lines, testing::Contains("  state digest 00000000000000ab"));
+  facts.state.final_state->state_digest.clear();
+  EXPECT_THAT(summary_lines(facts), testing::Not(testing::Contains(HasSubstr("digest"))))
+      << "another program may have told none";
 }
 
 TEST(JobComment, IsShortAndKnownAgain) {

@@ -287,7 +287,7 @@ RunState story(const std::vector<json>& events) {
 
 std::vector<json> a_loss() {
   return {
-      {{"event", "leader_elected"}, {"node", "dgx002"}, {"job", "7.1"}, {"nodes", 3}, {"unix", 1000.0}},
+      {{"event", "leader_elected"}, {"node", "dgx002"}, {"job", "17.1"}, {"nodes", 3}, {"unix", 1000.0}},
       {{"event", "attempt_planned"},
        {"attempt", 1},
        {"term", 1},
@@ -385,6 +385,47 @@ TEST(Status, SaysWhatAnotherProgramDoes) {
   EXPECT_THAT(status_text(facts), HasSubstr("program     it speaks to its agents"));
   EXPECT_THAT(status_text(facts), HasSubstr("step        7, loss 2.5000"))
       << "how many there are is not known";
+  facts.state.final_state = control::FinalState{7, 0, 2.5, ""};
+  EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("digest"))) << "it has told none";
+}
+
+JobFacts job_in_state(const std::string& state, const std::string& reason = "") {
+  return {.id = 17,
+          .unanswered = "",
+          .state = state,
+          .reason = reason,
+          .meaning = "",
+          .start = std::nullopt,
+          .pending = state == "PENDING",
+          .live = state == "PENDING" || state == "RUNNING"};
+}
+
+TEST(Status, OfRanksThatHaveReportedNothing) {
+  StatusFacts facts{
+      "mine", 100,
+      story({{{"event", "leader_elected"}, {"node", "n0"}, {"job", "17.0"}, {"unix", 1000.0}},
+             {{"event", "attempt_planned"},
+              {"attempt", 1},
+              {"term", 1},
+              {"placement", {"n0"}},
+              {"unix", 1001.0}},
+             {{"event", "placement_verified"}, {"attempt", 1}, {"ranks", 1}, {"unix", 1002.0}}})};
+  EXPECT_EQ(headline(facts), "starting ranks");
+  facts.own_trainer = false;
+  facts.now = 1042;
+  facts.job = job_in_state("COMPLETED");
+  EXPECT_THAT(headline(facts), HasSubstr("running, and the program reports no progress"));
+  count_steps(facts);
+  EXPECT_NEAR(facts.state.time.total(), 2, 1e-6) << "nothing runs";
+  facts.job = job_in_state("RUNNING");
+  facts.kind = config::RankKind::client;
+  EXPECT_EQ(headline(facts), "starting; the program has reported nothing yet");
+  count_steps(facts);
+  EXPECT_NEAR(facts.state.time.total(), 2, 1e-6) << "it does not step yet";
+  facts.kind = config::RankKind::automatic;
+  count_steps(facts);
+  EXPECT_NEAR(facts.state.time.of(TimeUse::productive), 40, 1e-6);
+  EXPECT_THAT(status_text(facts), HasSubstr(" %, at most: which steps were done again is not known\n"));
 }
 
 TEST(Status, SaysThatSilenceIsNotTakenForAHang) {
@@ -409,17 +450,6 @@ TEST(Status, JsonHoldsTheResultAndMore) {
   EXPECT_EQ(j["attempts"][0]["recovered_s"].get<double>(), 1033.2 - 1030.0);
   EXPECT_EQ(j["attempts"][0]["lost_steps"], 1);
   EXPECT_EQ(j["records"], (json{{"dgx005", "lost"}}));
-}
-
-JobFacts job_in_state(const std::string& state, const std::string& reason = "") {
-  return {.id = 17,
-          .unanswered = "",
-          .state = state,
-          .reason = reason,
-          .meaning = "",
-          .start = std::nullopt,
-          .pending = state == "PENDING",
-          .live = state == "PENDING" || state == "RUNNING"};
 }
 
 TEST(Status, TheJobDecidesWhatGoesOn) {
@@ -449,6 +479,12 @@ TEST(Status, TheJobDecidesWhatGoesOn) {
   EXPECT_EQ(headline(facts), "done");
   facts.job = job_in_state("PENDING");
   EXPECT_EQ(headline(facts), "done, and in the queue again");
+  facts.state.outcome = RunOutcome{93, "stopped", "an order"};
+  EXPECT_EQ(headline(facts), "stopped, and in the queue again");
+  facts.job = job_in_state("RUNNING");
+  EXPECT_EQ(headline(facts), "stopped (exit 93: an order)") << "the job is about to end";
+  facts.job->id = 18;
+  EXPECT_EQ(headline(facts), "starting; was stopped (exit 93: an order)");
 }
 
 TEST(Status, OfARunWithoutAgents) {

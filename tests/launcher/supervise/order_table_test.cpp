@@ -25,7 +25,7 @@ std::vector<OrderFacts> situations(Verb verb, Stage stage) {
         if (!evicts && (role != Role::none || then != PolicyAction::stop)) continue;
         const auto bit = [bits](int n) { return (bits >> n & 1) != 0; };
         out.push_back({stage, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6), bit(7), 40, 25, "n1",
-                       role, then, "no spare node is left"});
+                       role, then, "no fit spare node is left"});
       }
   return out;
 }
@@ -64,6 +64,9 @@ TEST(OrderTable, EveryOrderHasAnAnswerAtAnyTime) {
 TEST(OrderTable, AnswersNameWhatTheyAreAbout) {
   EXPECT_EQ(answer_to(Verb::save, {.attempt_live = true, .saved = true, .durable_step = 40}).says,
             "the state of step 40 is saved");
+  EXPECT_EQ(answer_to(Verb::save, {.attempt_live = true, .paused = true}).says,
+            "the run is paused: its state is saved when it goes on, or at once by a program that looks for "
+            "orders while it holds");
   EXPECT_EQ(answer_to(Verb::stop, {.follows = false, .saves_on_sigterm = true, .drain_s = 25}).says,
             "the ranks get SIGTERM and 25 s to save (checkpoint.drain_s), then the run ends");
   EXPECT_EQ(

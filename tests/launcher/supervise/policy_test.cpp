@@ -75,9 +75,9 @@ const std::vector<TableCase>& cases() {
        PolicyAction::shrink, 0},
       {"cannot shrink further", facts([](PolicyFacts& f) { f.short_of_nodes = true, f.when_short = shrink; }),
        PolicyAction::stop, 5},
-      {"no spare node is left", facts([](PolicyFacts& f) { f.short_of_nodes = f.can_shrink = true; }),
+      {"no fit spare node is left", facts([](PolicyFacts& f) { f.short_of_nodes = f.can_shrink = true; }),
        PolicyAction::requeue, 75},
-      {"no spare node is left", facts([](PolicyFacts& f) {
+      {"no fit spare node is left", facts([](PolicyFacts& f) {
          f.short_of_nodes = f.can_shrink = true;
          f.cheaper = Cheaper::shrink;
          f.when_short = requeue;
@@ -212,6 +212,34 @@ TEST(Policy, ShrinksByWholeReplicas) {
   EXPECT_THAT(d.placement, ElementsAre(4, 5));
   state.lost.insert("n4");
   EXPECT_EQ(decided(six(), state, lost, limits, pairs(), -1, true).stop->exit_code, 75);
+}
+
+TEST(Policy, SaysWhySparesAreNotTaken) {
+  using Fitness = control::NodeHealth::Fitness;
+  RunState state;
+  state.lost = {"n1"};
+  const Roster roster = six(2);
+  std::vector<NodeView> views(8);
+  const auto why = [&](bool saves) {
+    Decision d = decide({roster, {}, pairs(), state, roster.first_placement, views, -1},
+                        failure_of(Failure::Kind::node_lost, 1), saves);
+    EXPECT_EQ(d.answer, PolicyAction::requeue);
+    return saves ? d.short_of : d.stop.value_or(RunOutcome{}).why;
+  };
+  for (const int n : {6, 7}) {
+    views[n].fitness = Fitness::critical;
+    state.health[roster.nodes[n].name] = {Fitness::critical, "gpu: 0 GPUs", ""};
+  }
+  views[7] = {Fitness::ok, false, true};
+  EXPECT_EQ(why(true), "no spare is fit (n6: gpu: 0 GPUs; n7: it computes other bits)");
+  EXPECT_EQ(why(false),
+            "evidence; no spare is fit (n6: gpu: 0 GPUs; n7: it computes other bits); the next job does "
+            "without n1");
+  views[7] = {};
+  state.lost.insert("n2");
+  EXPECT_THAT(why(false), testing::HasSubstr("; too few spares are fit (n6: gpu: 0 GPUs)"));
+  state.lost.insert({"n6", "n7"});
+  EXPECT_THAT(why(false), testing::HasSubstr("; no spare node is left"));
 }
 
 TEST(Policy, TheCheaperOfTheTwo) {

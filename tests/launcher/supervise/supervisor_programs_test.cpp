@@ -223,6 +223,18 @@ TEST(Programs, MayCrashAsOftenAsTheyLikeOnceTheyHaveRun) {
   EXPECT_TRUE(c.result()["attempts"][0]["last_step"].is_null()) << "nobody knows it";
 }
 
+TEST(Programs, ThatEndWellHaveDoneAnUnknownNumberOfSteps) {
+  FakeCluster c(silent());
+  ASSERT_TRUE(runs(c, 1));
+  c.run(11);
+  for (int rank = 0; rank < 6; ++rank) c.end_rank(rank, 0);
+  c.run(1);
+  ASSERT_EQ(c.exit_code, 0);
+  EXPECT_EQ(c.last("attempt_ended")["cause"], "finished");
+  EXPECT_NEAR(c.last("attempt_ended")["ran_s"], 11, 1);
+  EXPECT_TRUE(c.result()["attempts"][0]["last_step"].is_null());
+}
+
 TEST(Programs, ThatCrashAtEveryStartComeToAnEnd) {
   FakeCluster c(silent());
   for (int attempt = 1; attempt <= 3; ++attempt) ASSERT_NO_FATAL_FAILURE(crash(c, attempt, 5));

@@ -54,8 +54,8 @@ TEST_F(TimeAccountTest, OfARunWithoutFaults) {
   at(117, events::RunFinished{0, "done", "", {}});
   expect(TimeUse::gather, 5);
   expect(TimeUse::clear, 1);
-  expect(TimeUse::launch, 2);
-  expect(TimeUse::restore, 7);
+  expect(TimeUse::launch, 9);  // a fresh start restores nothing
+  expect(TimeUse::restore, 0);
   expect(TimeUse::productive, 100);
   expect(TimeUse::end, 2);
   EXPECT_NEAR(account.goodput(), 100.0 / 117, 1e-6);
@@ -166,6 +166,27 @@ TEST_F(TimeAccountTest, OfAProgramThatDoesNotReport) {
   at(66, events::PlacementVerified{2, 8});
   ends(100, 2, 0, "finished");
   expect(TimeUse::productive, 60 + 34);
+}
+
+TEST_F(TimeAccountTest, ProgramsThatDoNotReportRunUntilNow) {
+  job(0, "7");
+  at(0, events::AttemptPlanned{1, {"n0", "n1", "n2", "n3"}, "", "", 0});
+  at(1, events::AttemptStarted{1});
+  at(3, events::PlacementVerified{1, 8});
+  for (const double second : {23.0, 63.0, 63.0}) {
+    account.pass_running(1.7e9 + second);
+    expect(TimeUse::productive, second - 3);
+    expect(TimeUse::restore, 0);
+  }
+}
+
+TEST_F(TimeAccountTest, OnlyWhatIsRestoredIsARestore) {
+  job(0, "7");
+  begins(0, 1, 0);
+  ends(20, 1, 10, "node lost");
+  begins(20, 2, 10);
+  expect(TimeUse::launch, 9 + 2);
+  expect(TimeUse::restore, 7);
 }
 
 }  // namespace
