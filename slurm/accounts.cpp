@@ -187,10 +187,10 @@ Accounts accounts_of(const std::string& user, std::chrono::milliseconds limit,
     const std::string enforced = setting("AccountingStorageEnforce");
     const auto enforces = [&](const char* what) { return enforced.find(what) != std::string::npos; };
     if (!enforces("associations")) return;
-    out.accounts.emplace();
     // Those of the user, and of all accounts as such.
     const auto all =
         read_associations(answer({"scontrol", "show", "assoc_mgr", "users=" + user, "flags=assoc"}, limit));
+    out.accounts.emplace();
     for (const Association& one : all) {
       if (one.user != user) continue;
       if (std::ranges::find(*out.accounts, one.account) == out.accounts->end())

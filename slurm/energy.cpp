@@ -12,6 +12,8 @@
 namespace holdfast::slurm {
 namespace {
 
+/// Accounts have whole seconds, of slurmctld's clock; a run has those of its nodes.
+constexpr double apart_s = 60;
 constexpr double unset_joules = 1e18;  // SLURM's NO_VAL64 and INFINITE64 are above it
 
 std::vector<std::string> energy_argv(const std::vector<JobId>& jobs) {
@@ -52,7 +54,7 @@ std::vector<JobEnergy> read_energy(std::string_view out, const std::vector<JobId
     one.start = *start;
     one.end = seconds_in(fields[2]);
     one.joules = joules_in(fields[3]);
-    if (one.start <= until && one.end.value_or(until) >= from) read.push_back(one);
+    if (one.start <= until + apart_s && one.end.value_or(until) + apart_s >= from) read.push_back(one);
   }
   std::ranges::stable_sort(read, {}, &JobEnergy::start);
   return read;

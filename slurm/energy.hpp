@@ -25,8 +25,9 @@ struct Energy {
 };
 
 /// Allocations of these jobs that have run between two times (Unix seconds): numbers of jobs are used again.
-/// Where no plug-in measures energy, SLURM writes 0, nothing, or 2^64 - 2: none of these is a measured value.
-/// Lines that cannot be read are left out. Pure.
+/// A minute more on either side: clocks differ, and SLURM has whole seconds. Where no plug-in measures
+/// energy, SLURM writes 0, nothing, or 2^64 - 2: none of these is a measured value. Lines that cannot be read
+/// are left out. Pure.
 std::vector<JobEnergy> read_energy(std::string_view out, const std::vector<JobId>& jobs, double from,
                                    double until);
 

@@ -34,7 +34,7 @@ case $profile in
   limited) extra+=(SlurmctldParameters=rl_enable) ;;
   accounting)
     accounting=(JobAcctGatherType=jobacct_gather/linux AccountingStorageType=accounting_storage/slurmdbd AccountingStorageHost=login
-      "AccountingStorageEnforce=associations,qos")
+      "AccountingStorageEnforce=associations,limits,qos")
     extra+=(PreemptType=preempt/qos PreemptMode=REQUEUE)
     ;;
 esac

@@ -51,6 +51,11 @@ TEST(Energy, what_was_not_measured_is_no_value) {
       << "of an older release";
 }
 
+TEST(Energy, of_a_run_that_was_shorter_than_a_second) {
+  // SLURM 22.05: by its whole seconds the job had ended when the leader wrote its first event.
+  EXPECT_THAT(read_energy("12|1795689652|1795689653|0\n", {12}, 1795689653.2, 1795689653.45), SizeIs(1));
+}
+
 TEST(Energy, lines_that_cannot_be_read_are_left_out) {
   EXPECT_THAT(read_energy("", {17}, 0, 5000), IsEmpty());
   EXPECT_THAT(read_energy("17\n17|1000|1900\n|1000|1900|5\n17|1000|1900|5|6\nx|1000|1900|5\n"
