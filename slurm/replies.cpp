@@ -229,6 +229,19 @@ std::optional<std::string> read_script_of_job(std::string_view out, JobId id) {
   return std::nullopt;
 }
 
+std::string meaning_of_reason(std::string_view reason) {
+  constexpr std::array<std::array<std::string_view, 2>, 6> meanings = {
+      {{"PartitionNodeLimit", "it asks for more nodes than its partition can give"},
+       {"PartitionTimeLimit", "it asks for more time than its partition gives"},
+       {"BadConstraints", "no nodes are as it asks for"},
+       {"AccountNotAllowed", "its partition is closed to its account"},
+       {"QOSNotAllowed", "its partition is closed to its quality of service"},
+       {"JobLaunchFailure", "its first node could not start it: does the node see the run directory?"}}};
+  for (const auto& [word, meaning] : meanings)
+    if (reason.starts_with(word)) return std::string(meaning);
+  return "";
+}
+
 int gpus_in(std::string_view gres) {
   int sum = 0;
   while (!gres.empty()) {

@@ -55,6 +55,9 @@ std::vector<Node> read_nodes(std::string_view out);
 
 /// The state of a job from SLURM's text. An unknown text counts as running: such a job may be alive.
 JobState job_state(std::string_view word);
+/// What some reasons mean for a job: that it may never start, or where to look. "PartitionNodeLimit" -> "it
+/// asks for more nodes than its partition can give"; "": a reason that needs no words.
+std::string meaning_of_reason(std::string_view reason);
 /// GPUs in a generic resource list such as "gpu:h100:8(S:0-1),nic:1".
 int gpus_in(std::string_view gres);
 

@@ -3,6 +3,7 @@
 #include "launcher/job/run_owner.hpp"
 #include "launcher/report/facts.hpp"
 #include "launcher/supervise/journal.hpp"
+#include "slurm/replies.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
@@ -35,6 +36,7 @@ JobFacts job_facts(std::optional<slurm::JobId> id, const std::optional<slurm::Ow
   facts.id = job->id;
   facts.state = job->state_text;
   facts.reason = job->reason;
+  facts.meaning = slurm::meaning_of_reason(job->reason);
   facts.start = job->start;
   facts.pending = job->state == slurm::JobState::pending;
   facts.live = job->state != slurm::JobState::finished;

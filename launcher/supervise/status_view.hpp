@@ -19,6 +19,7 @@ struct JobFacts {
   std::string unanswered;          ///< why SLURM could not be asked; else ""
   std::string state;               ///< as SLURM writes it; "": it knows no such job (any more)
   std::string reason;              ///< why it waits or has ended, as SLURM writes it
+  std::string meaning;             ///< of the reason, where it needs words; else ""
   std::optional<double> start;     ///< Unix seconds: when it began, or is expected to
   bool pending = false, live = false;
 };

@@ -255,5 +255,13 @@ TEST(Replies, tell_version_and_ping) {
   EXPECT_NE(version_warning(""), "");
 }
 
+TEST(Replies, SomeReasonsNeedWords) {
+  EXPECT_EQ(meaning_of_reason("PartitionNodeLimit"), "it asks for more nodes than its partition can give");
+  EXPECT_EQ(meaning_of_reason("JobLaunchFailure"),
+            "its first node could not start it: does the node see the run directory?");
+  EXPECT_EQ(meaning_of_reason("Priority"), "");
+  EXPECT_EQ(meaning_of_reason(""), "");
+}
+
 }  // namespace
 }  // namespace holdfast::slurm

@@ -406,6 +406,7 @@ JobFacts job_in_state(const std::string& state, const std::string& reason = "") 
           .unanswered = "",
           .state = state,
           .reason = reason,
+          .meaning = "",
           .start = std::nullopt,
           .pending = state == "PENDING",
           .live = state == "PENDING" || state == "RUNNING"};
@@ -419,6 +420,8 @@ TEST(Status, TheJobDecidesWhatGoesOn) {
   facts.job = job_in_state("PENDING", "Priority");
   facts.job->start = 0;
   EXPECT_THAT(headline(facts), testing::StartsWith("in the queue (Priority), expected 19"));
+  facts.job->meaning = "it waits for others";
+  EXPECT_THAT(headline(facts), testing::StartsWith("in the queue (Priority: it waits for others), expected"));
   facts.job = job_in_state("NODE_FAIL", "NodeDown");
   EXPECT_EQ(headline(facts), "its job has ended (NODE_FAIL); was training");
   EXPECT_THAT(status_text(facts), HasSubstr("job         17 NODE_FAIL (NodeDown)\n"));
