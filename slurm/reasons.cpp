@@ -25,6 +25,7 @@ constexpr std::array reasons = {
     Reason{"InvalidQOS", "it has no valid QOS", true},
     Reason{"JobHeldAdmin", "an administrator holds it"},
     Reason{"JobHeldUser", "it is held: 'scontrol release' lets it go"},
+    Reason{"JobLaunchFailure", "its first node could not start it: does the node see the run directory?"},
     Reason{"Licenses", "licenses are in use"},
     Reason{"PartitionDown", "its partition starts no jobs now"},
     Reason{"PartitionInactive", "its partition takes no jobs now"},

@@ -1,5 +1,8 @@
 #include "slurm/site.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -7,6 +10,7 @@
 #include "slurm/asking.hpp"
 #include "slurm/commands.hpp"
 #include "slurm/replies.hpp"
+#include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/text.hpp"
 
@@ -61,6 +65,27 @@ std::vector<Partition> read_partitions(std::string_view out) {
   }
   for (auto& partition : partitions) std::sort(partition.nodes.begin(), partition.nodes.end(), before);
   return partitions;
+}
+
+std::string asked_partitions(const std::vector<std::string>& arguments) {
+  std::string asked = env::get_or("SBATCH_PARTITION", "");
+  for (const std::string& argument : arguments)  // the last one counts
+    if (argument.starts_with("--part"))
+      asked = argument.substr(std::min(argument.size(), argument.find('=') + 1));
+    else if (argument.starts_with("-p"))
+      asked = argument.substr(2);
+  return asked;
+}
+
+std::string lack_of_nodes(const std::vector<Partition>& all, const std::string& asked, int nodes) {
+  std::vector<std::string> too_small;
+  for (const auto name : split(asked, ',')) {
+    const auto found = std::ranges::find_if(
+        all, [&](const Partition& one) { return asked.empty() ? one.is_default : one.name == name; });
+    if (found == all.end() || std::ssize(found->nodes) >= nodes) return "";
+    too_small.push_back(fmt::format("partition {} has {}", found->name, found->nodes.size()));
+  }
+  return fmt::format("it asks for {} nodes, and {}", nodes, fmt::join(too_small, ", "));
 }
 
 std::vector<NodeShape> read_shapes(std::string_view out) {

@@ -57,6 +57,12 @@ std::vector<ScalableUnit> read_topology(std::string_view out);
 std::map<std::string, std::string> read_settings(std::string_view out);
 /// The names of a list of MPI plugins: one a line, in the spelling of any release since 20.11.
 std::vector<std::string> read_mpi_plugins(std::string_view out);
+/// The partitions that a job with these arguments of sbatch may run in, with commas between; "": the default
+/// one. SBATCH_PARTITION counts as for sbatch.
+std::string asked_partitions(const std::vector<std::string>& arguments);
+/// Why a job of `nodes` nodes can never start, as far as numbers of nodes decide: "it asks for 5 nodes, and
+/// partition pod has 4". "": one of the `asked` partitions has as many, or it is not known.
+std::string lack_of_nodes(const std::vector<Partition>& all, const std::string& asked, int nodes);
 /// "h100" of "gpu:h100:8(S:0-1)"; "" when no model is named.
 std::string gpu_model_in(std::string_view gres);
 

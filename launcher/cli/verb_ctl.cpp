@@ -37,8 +37,9 @@ struct CtlOptions {
 };
 
 std::string text_of_spares(const json& nodes) {
-  std::string text = fmt::format("{:<16} {:<8} {:<13} {:<9} {:>8} {:>9}\n", "node", "role", "scalable unit",
-                                 "fitness", "failures", "heard");
+  constexpr const char* line = "{:<16} {:<8} {:<13} {:<9} {:>8} {:>7} {:>9}  {}\n";
+  std::string text = fmt::format(fmt::runtime(line), "node", "role", "scalable unit", "fitness", "failures",
+                                 "earlier", "heard", "record");
   const auto word = [](const json& n, const char* key) {
     const auto it = n.find(key);
     return it == n.end() || it->is_null() ? std::string("-")
@@ -47,9 +48,10 @@ std::string text_of_spares(const json& nodes) {
   };
   for (const auto& n : nodes)
     text += fmt::format(
-        "{:<16} {:<8} {:<13} {:<9} {:>8} {:>9}\n", word(n, "node"),
+        fmt::runtime(line), word(n, "node"),
         n.value("slot", -1) >= 0 ? fmt::format("slot {}", n.value("slot", -1)) : word(n, "role"),
-        word(n, "scalable_unit"), word(n, "fitness"), word(n, "past_failures"), word(n, "heard_s"));
+        word(n, "scalable_unit"), word(n, "fitness"), word(n, "failures"), word(n, "past_failures"),
+        word(n, "heard_s"), n.value("record", "").empty() ? "-" : word(n, "record"));
   return text;
 }
 

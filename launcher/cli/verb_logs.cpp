@@ -78,6 +78,9 @@ void follow(const RunDir& run, const LogsOptions& options) {
 }
 
 void show(const RunDir& run, const LogsOptions& options) {
+  if (options.job && newest(run.logs(), "job-", ".log") == 0)
+    throw Error(Exit::usage, "there is no log of a job yet", "none is in " + run.logs().string(),
+                "The job makes it when it starts; 'holdfast status' says what has become of the job");
   const fs::path file = log_of(run, options);
   if (!files::is_there(file))
     throw Error(Exit::usage, "there is no such log", file.string() + " is not there",

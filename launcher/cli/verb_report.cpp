@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "launcher/cli/run_facts.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/report/page.hpp"
 #include "slurm/cluster_cli.hpp"
@@ -13,6 +14,15 @@ namespace holdfast::launcher {
 namespace {
 
 constexpr std::chrono::seconds energy_limit{5};  // of each of two questions
+
+/// Of a run that has not ended by its record, as `status` has it; "": SLURM says nothing of its job.
+std::string what_goes_on(const RunDir& run, const RunState& state, slurm::ClusterCli& cluster) {
+  StatusFacts facts;
+  read_settings(run, facts);
+  facts.state = state;
+  facts.job = job_facts(run, cluster);
+  return facts.job->id && facts.job->unanswered.empty() ? headline(facts) : "";
+}
 
 }  // namespace
 
@@ -35,7 +45,9 @@ void add_report(CLI::App& app, int& exit_code) {
                     "Make it, or name another?");
     }
     slurm::ClusterCli cluster;
-    auto facts = report::read_facts(find_run(options->run, cluster));
+    const RunDir run = find_run(options->run, cluster);
+    auto facts = report::read_facts(run);
+    if (facts.result.value("status", "") == "running") facts.now = what_goes_on(run, facts.state, cluster);
     if (const auto jobs = report::jobs_of(facts.events); !jobs.empty())
       facts.energy = slurm::energy(jobs, facts.events.front().envelope.unix,
                                    facts.events.back().envelope.unix, energy_limit);

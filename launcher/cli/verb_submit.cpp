@@ -14,6 +14,7 @@
 #include "slurm/commands.hpp"
 #include "slurm/reasons.hpp"
 #include "slurm/replies.hpp"
+#include "slurm/site.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 
@@ -34,15 +35,24 @@ Preparation prepare(SubmitOptions options) {
   return launcher::prepare(options.job.load().config, words);
 }
 
-/// SLURM accepts jobs that can never start and lets them wait for ever: warns with SLURM's reason, if it
-/// gives one.
-void warn_if_never_starts(slurm::Cluster& cluster, slurm::JobId id) {
+/// Why the job can never start; "": nothing says so. SLURM itself may give that reason only a while later.
+std::string why_it_never_starts(const Preparation& prepared, slurm::Cluster& cluster, slurm::JobId id) {
+  constexpr std::chrono::seconds limit{3};
+  const auto& asked = prepared.files.config.cluster;
+  const std::string why =
+      slurm::lack_of_nodes(slurm::partitions(limit), slurm::asked_partitions(prepared.submission.arguments),
+                           asked.nodes + asked.spares);
+  if (!why.empty()) return why;
+  const auto job = cluster.job(id, limit);
+  if (!job || !slurm::never_starts(job->reason)) return "";
+  return fmt::format("{} ({})", slurm::reason_in_words(job->reason), job->reason);
+}
+
+/// SLURM accepts jobs that can never start and lets them wait for ever.
+void warn_if_never_starts(const Preparation& prepared, slurm::Cluster& cluster, slurm::JobId id) {
   try {
-    const auto job = cluster.job(id, std::chrono::seconds(3));
-    if (!job) return;
-    if (slurm::never_starts(job->reason))
-      log::warn("job {} may never start: SLURM gives {} as the reason why it waits ({})", id, job->reason,
-                slurm::reason_in_words(job->reason));
+    if (const std::string why = why_it_never_starts(prepared, cluster, id); !why.empty())
+      log::warn("job {} may never start: {}", id, why);
   } catch (const Error&) {  // the job is submitted; its reason can be asked for later
   }
 }
@@ -97,7 +107,7 @@ void run_submit(const SubmitOptions& options) {
   else
     print_summary(prepared, id);
   std::fflush(stdout);
-  warn_if_never_starts(cluster, id);
+  warn_if_never_starts(prepared, cluster, id);
 }
 
 }  // namespace

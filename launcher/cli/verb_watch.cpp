@@ -47,7 +47,8 @@ class Watch {
     const auto [width, height] = terminal_.size();
     terminal_.draw(watch::screen(view, width, height, charset_));
   }
-  void show_again();
+  /// True where the user quits.
+  bool show_again();
   void give(const watch::Confirmed& order);
 
   const RunDir run_;
@@ -60,17 +61,18 @@ class Watch {
   int ended_by_ = 0;
 };
 
-void Watch::show_again() {
+bool Watch::show_again() {
   auto replay = live_.replay();
   auto shown_at = Clock::now();
   while (replay && !replay->over()) {
     draw(replay->view());
     const auto input = terminal_.wait(between_frames);
-    if ((ended_by_ = input.ended_by) != 0) return;
+    if ((ended_by_ = input.ended_by) != 0) return false;
     const auto now = Clock::now();
     replay->pass(std::chrono::duration<double>(now - std::exchange(shown_at, now)).count());
     for (const char key : input.keys) replay->take(key);
   }
+  return replay && replay->quit();
 }
 
 void Watch::give(const watch::Confirmed& order) {
@@ -97,7 +99,7 @@ int Watch::run() {
       said_.clear();
       const auto order = dialog_.take(key, now);
       if (dialog_.quit()) return 0;
-      if (dialog_.replay()) show_again();
+      if (dialog_.replay() && show_again()) return 0;
       if (order) give(*order);
     }
     if (ended_by_ != 0) return signal_codes + ended_by_;

@@ -45,6 +45,7 @@ struct Facts {
   std::vector<LogEntry> events;
   RunState state;         ///< replayed from them
   nlohmann::json result;  ///< fields of result.json; those of the file where it tells of this end of the run
+  std::string now;        ///< what goes on, as `status` has it, if the run has not ended; "": nobody asked
   nlohmann::json plan;    ///< for the nodes that the job had, else that of the submission; null: none
   Metrics metrics;
   std::optional<slurm::Energy> energy;  ///< absent: SLURM was not asked

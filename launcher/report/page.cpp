@@ -79,7 +79,7 @@ Section result_section(const Facts& f) {
   const auto row = [&](const char* name, const std::string& value) {
     if (!value.empty()) s.table.rows.push_back({name, value});
   };
-  row("status", text(part(r, "status")));
+  row("status", f.now.empty() ? text(part(r, "status")) : f.now);
   row("why", text(part(r, "why")));
   row("exit code", whole(part(r, "exit_code")));
   const std::string step = whole(part(r, "final_step"));

@@ -20,6 +20,7 @@ std::string node_list(const Roster& roster, const RunState& state, const std::ve
     const auto& [view, why, heard_s, ranks] = nodes[n];
     const auto& known = roster.nodes[n];
     const auto failures = state.failures.find(known.name);
+    const auto past = state.pasts.find(known.name);
     const auto slot = std::find(placement.begin(), placement.end(), n);
     const bool lost = state.lost.contains(known.name), placed = slot != placement.end();
     out.push_back({{"node", known.name},
@@ -36,8 +37,9 @@ std::string node_list(const Roster& roster, const RunState& state, const std::ve
                    {"numerics_agree", view.numerics_agree},
                    {"failures", failures == state.failures.end() ? 0 : failures->second},
                    {"past_failures", known.past_failures},
+                   {"record", past == state.pasts.end() ? "" : past->second.in_words(state.last_at)},
                    {"heard_s", heard_s ? json(std::round(*heard_s * 10) / 10) : json(nullptr)}});
-    if (ranks) out.back().update({{"step", ranks->step}, {"phases", ranks->phases}});
+    if (ranks && !lost) out.back().update({{"step", ranks->step}, {"phases", ranks->phases}});
   }
   return out.dump(-1, ' ', false, json::error_handler_t::replace);  // a character may be cut in two
 }

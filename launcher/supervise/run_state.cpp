@@ -169,6 +169,7 @@ void Fold::operator()(const events::AttemptPlanned& e) const {
   a.durable_before = s.durable_step;
   s.attempts.push_back(std::move(a));
   s.commit_outcomes.clear();
+  s.final_state.reset();  // of a run that is continued
 }
 
 void Fold::operator()(const events::Restored& e) const {

@@ -145,7 +145,11 @@ std::string local_time(double unix) {
   return fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(static_cast<std::time_t>(unix)));
 }
 
-std::string in_brackets(const std::string& reason) { return reason.empty() ? "" : " (" + reason + ")"; }
+/// The reason of a job, in brackets.
+std::string reason_text(const JobFacts& job) {
+  if (job.reason.empty()) return "";
+  return fmt::format(" ({}{}{})", job.reason, job.meaning.empty() ? "" : ": ", job.meaning);
+}
 
 /// The line of the job.
 std::string job_text(const JobFacts& job) {
@@ -154,8 +158,7 @@ std::string job_text(const JobFacts& job) {
     return fmt::format("job         {}; SLURM was asked in vain: {}\n", id, job.unanswered);
   if (!job.id) return "job         none\n";
   if (job.state.empty()) return fmt::format("job         {}, which SLURM does not know any more\n", id);
-  const std::string why = job.meaning.empty() ? job.reason : job.reason + ": " + job.meaning;
-  std::string text = fmt::format("job         {} {}{}", id, job.state, in_brackets(why));
+  std::string text = fmt::format("job         {} {}{}", id, job.state, reason_text(job));
   if (job.start && job.live)
     text += fmt::format(", {} {}", job.pending ? "expected to start at" : "since", local_time(*job.start));
   return text + "\n";
@@ -264,7 +267,7 @@ std::string headline(const StatusFacts& f) {
   std::string out = "in the queue";
   if (final)
     out = (f.state.outcome->exit_code == 0 ? "done" : f.state.outcome->status) + ", and in the queue again";
-  out += in_brackets(job.reason);
+  out += reason_text(job);
   if (job.start) out += ", expected " + local_time(*job.start);
   return out;
 }

@@ -56,8 +56,10 @@ void Replay::take(char key) {
     case '-':
       speed_ = std::max(0.5, speed_ / 2);
       break;
-    case 'r':
     case 'q':
+      over_ = quit_ = true;
+      break;
+    case 'r':
     case '\x1b':
       over_ = true;
       break;
@@ -67,7 +69,7 @@ void Replay::take(char key) {
 }
 
 std::string Replay::footer() const {
-  return fmt::format("replay x{:.0f}{}: space {}  <- -> jump  + - speed  r end", speed_,
+  return fmt::format("replay x{:.0f}{}: space {}  <- -> jump  + - speed  r end  q quit", speed_,
                      held_ ? ", held" : "", held_ ? "go on" : "hold");
 }
 

@@ -16,10 +16,11 @@ class Replay {
 
   /// `seconds` of the user's time have passed.
   void pass(double seconds);
-  /// ' ': hold or go on; '<', '>': a twentieth back or ahead; '+', '-': twice or half as fast; 'r', 'q',
-  /// Escape: the end. Others mean nothing.
+  /// ' ': hold or go on; '<', '>': a twentieth back or ahead; '+', '-': twice or half as fast; 'r',
+  /// Escape: the end; 'q': also of the view. Others mean nothing.
   void take(char key);
   bool over() const { return over_; }
+  bool quit() const { return quit_; }
   /// The run as it was at that moment.
   View view() const;
 
@@ -30,7 +31,7 @@ class Replay {
   std::vector<std::pair<double, nlohmann::json>> steps_;  ///< by time, Unix seconds
   double from_ = 0, to_ = 0, at_ = 0;
   double speed_ = 1;  ///< seconds of the run in a second
-  bool held_ = false, over_ = false;
+  bool held_ = false, over_ = false, quit_ = false;
 };
 
 /// The lines of steps for a replay: at most so many, and of a longer run every second, fourth, ... of them.

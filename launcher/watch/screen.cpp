@@ -192,6 +192,7 @@ std::vector<Line> ranks(const View& v, int most) {
   if (v.status.state.outcome) return {};
   std::map<std::pair<std::int64_t, std::string>, std::vector<std::string>> alike;
   for (const auto& node : v.live) {
+    if (v.status.state.lost.contains(node.node)) continue;
     std::string phases;
     for (const auto& [phase, count] : node.phases) phases += fmt::format(" {} {}", count, phase);
     alike[{node.step, phases}].push_back(node.node);

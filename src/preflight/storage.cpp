@@ -85,6 +85,13 @@ bool is_below(const fs::path& path, const fs::path& folder) {
   return false;
 }
 
+/// Where a machine keeps files for itself, also if its cluster file says that "/" is shared; else "".
+std::string kept_by_each_machine(const fs::path& path) {
+  for (const char* folder : {"/tmp", "/var/tmp", "/dev/shm", "/run"})
+    if (is_below(path, folder)) return folder;
+  return "";
+}
+
 }  // namespace
 
 void check_space(const Subject& subject, Problems& problems) {
@@ -110,11 +117,16 @@ void check_shared(const Subject& subject, Problems& problems) {
   const auto& shared = subject.facts.shared;
   for (const auto& [setting, given] : paths_of(subject)) {
     const fs::path path = fs::absolute(given).lexically_normal();
+    const auto names_it = [&](const std::string& folder) { return folder != "/" && is_below(path, folder); };
     if (!shared.empty()) {
-      if (std::ranges::none_of(shared, [&](const std::string& folder) { return is_below(path, folder); }))
+      if (std::ranges::any_of(shared, names_it)) continue;
+      if (std::ranges::find(shared, "/") == shared.end())
         problems.add({Exit::usage, fmt::format("the nodes do not see {} {}", setting, path.string()),
                       fmt::format("all nodes of {} see {}", subject.facts.name, fmt::join(shared, ", ")),
                       "Put it there, or correct storage.shared in the cluster file?"});
+      else if (const std::string own = kept_by_each_machine(path); !own.empty())
+        problems.doubt(fmt::format("{} {} is in {}, which nodes usually have each for itself", setting,
+                                   path.string(), own));
     } else if (const char* kind = of_one_machine(what_exists(path))) {
       problems.doubt(fmt::format(
           "{} {} is on a file system of this machine alone ({}), unless nodes import it; storage.shared in "

@@ -22,7 +22,7 @@ class Preflight : public ::testing::Test {
   Preflight() {
     config.data.tokens = test::write_tokens(scratch.path() / "tokens.bin");
     facts.name = "here";
-    facts.shared = {"/"};
+    facts.shared = {"/", scratch.path().string()};
     config.cluster.ranks_per_node = 1;
     config = config::resolve(config, facts);
   }
@@ -165,6 +165,19 @@ TEST_F(Preflight, NodesSeeSharedFoldersOnly) {
   run.path = "/dev/shm/runs/a";
   EXPECT_THAT(look().doubts(), Contains(HasSubstr("run.dir /dev/shm/runs/a is on a file system of this "
                                                   "machine alone (tmpfs)")));
+}
+
+TEST_F(Preflight, MachinesKeepFoldersForThemselvesEvenWhereAllIsShared) {
+  facts.shared = {"/"};
+  run.path = "/tmp/runs/a";
+  EXPECT_THAT(says(), IsEmpty());
+  EXPECT_THAT(look().doubts(), Contains("run.dir /tmp/runs/a is in /tmp, which nodes usually have each for "
+                                        "itself"));
+  facts.shared = {"/", "/tmp/runs"};
+  EXPECT_THAT(look().doubts(), Not(Contains(HasSubstr("run.dir")))) << "the cluster file names it";
+  facts.shared = {"/"};
+  run.path = "/home/me/runs/a";
+  EXPECT_THAT(look().doubts(), Not(Contains(HasSubstr("run.dir"))));
 }
 
 TEST_F(Preflight, SharedFoldersMayBeNamedByTheirLinks) {

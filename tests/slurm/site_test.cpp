@@ -28,6 +28,21 @@ TEST(Site, partitions_and_their_nodes) {
   EXPECT_THAT(many[1].nodes, IsEmpty());
 }
 
+TEST(Site, a_partition_may_have_too_few_nodes_for_a_job) {
+  const auto all = read_partitions(test::FakeTools::captured("site_partitions.txt") +
+                                   "small|up|infinite|2|n[1-2]\nlarge|up|infinite|9|m[1-9]\n");
+  EXPECT_EQ(lack_of_nodes(all, "", 5), "it asks for 5 nodes, and partition pod has 4") << "the default one";
+  EXPECT_EQ(lack_of_nodes(all, "", 4), "");
+  EXPECT_EQ(lack_of_nodes(all, "small,pod", 5),
+            "it asks for 5 nodes, and partition small has 2, partition pod has 4");
+  EXPECT_EQ(lack_of_nodes(all, "small,large", 5), "") << "one is enough";
+  EXPECT_EQ(lack_of_nodes(all, "hidden", 5), "") << "nothing is known of it";
+  EXPECT_EQ(lack_of_nodes({}, "", 5), "");
+  EXPECT_EQ(asked_partitions({"--parsable", "--exclude=n1"}), "");
+  EXPECT_EQ(asked_partitions({"--partition=small", "-plarge"}), "large") << "as sbatch has it";
+  EXPECT_EQ(asked_partitions({"-plarge", "--part=small,pod"}), "small,pod");
+}
+
 TEST(Site, shapes_of_nodes) {
   const auto nodes = read_shapes(test::FakeTools::captured("site_nodes.txt"));
   ASSERT_THAT(nodes, SizeIs(4));

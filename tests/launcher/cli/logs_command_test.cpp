@@ -75,6 +75,12 @@ TEST_F(LogsCommand, SaysThatALogIsNotThere) {
   EXPECT_THAT(done.err, HasSubstr("rank-00007.log is not there"));
   EXPECT_THAT(done.err, HasSubstr("'holdfast logs -f' waits for it"));
 }
+TEST_F(LogsCommand, SaysThatNoJobHasALogYet) {
+  for (const char* log : {"logs/job-9.log", "logs/job-12.log"}) fs::remove(run / log);
+  const auto done = logs({"--job"});
+  EXPECT_EQ(done.status, 2);
+  EXPECT_THAT(done.err, HasSubstr("there is no log of a job yet (none is in " + run.string() + "/logs)"));
+}
 TEST_F(LogsCommand, FollowsOverAttemptsUntilTheRunHasEnded) {
   const fs::path out = scratch.path() / "out";
   auto following = std::async(std::launch::async, [&] {

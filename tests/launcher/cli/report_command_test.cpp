@@ -61,5 +61,13 @@ TEST_F(ReportCommand, ARunWithoutJobsAsksNothing) {
   EXPECT_EQ(tools.calls(), "");
 }
 
+/// The record alone would say that it runs.
+TEST_F(ReportCommand, SaysThatAJobHasEndedBeforeItBegan) {
+  had_jobs({});
+  scratch.write("owner.json", R"({"schema_version":1,"job_id":17,"host":"login","pid":1,"since":1})");
+  tools.answer("squeue", "17|FAILED|JobLaunchFailure|1795624800|(null)\n");
+  EXPECT_THAT(report(), HasSubstr("| status | its job has ended (FAILED) |"));
+}
+
 }  // namespace
 }  // namespace holdfast::launcher

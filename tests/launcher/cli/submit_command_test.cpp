@@ -208,7 +208,23 @@ TEST_F(SubmitCommand, warns_when_the_job_can_never_start) {
   tools.answer("squeue", test::FakeTools::captured("job_too_big.txt"));
   const auto done = submit({"--parsable"});
   EXPECT_EQ(done.status, 0);
-  EXPECT_THAT(done.err, HasSubstr("PartitionNodeLimit"));
+  EXPECT_THAT(done.err, HasSubstr("job 1 may never start: it asks for more nodes than its "
+                                  "partition can give (PartitionNodeLimit)"));
+}
+
+TEST_F(SubmitCommand, warns_of_a_partition_with_too_few_nodes) {  // when SLURM gives no reason yet
+  tools.answer("sinfo",
+               test::FakeTools::captured("version.txt") + test::FakeTools::captured("site_partitions.txt"));
+  const auto done = submit({"-N", "4", "--spares=1", "--set", "shard.group=4"});
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("job 1 may never start: it asks for 5 nodes, and partition pod has 4"));
+}
+
+TEST_F(SubmitCommand, without_an_answer_about_nodes_it_warns_of_nothing) {
+  tools.answer("sinfo", test::FakeTools::captured("version.txt"));
+  const auto done = submit({"-N", "4", "--spares=1", "--set", "shard.group=4"});
+  EXPECT_EQ(done.status, 0);
+  EXPECT_EQ(done.err, "");
 }
 
 TEST_F(SubmitCommand, refuses_nonsense_before_anything_happens) {

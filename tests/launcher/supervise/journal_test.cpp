@@ -323,6 +323,23 @@ std::vector<json> a_loss() {
       {{"event", "first_step"}, {"attempt", 2}, {"step", 41}, {"unix", 1033.2}}};
 }
 
+TEST(Status, AContinuedRunHasNoFinalStateYet) {
+  auto events = a_loss();
+  events.push_back({{"event", "final_state"},
+                    {"step", 100},
+                    {"tokens", 1000},
+                    {"loss", 2.5},
+                    {"state_digest", "0123456789abcdef"},
+                    {"unix", 1080.0}});
+  StatusFacts facts{"quickstart", 100, story(events), 1, example()};
+  EXPECT_THAT(status_text(facts), HasSubstr("digest      0123456789abcdef"));
+  events.push_back(
+      {{"event", "attempt_planned"}, {"attempt", 3}, {"placement", {"dgx001"}}, {"unix", 1090.0}});
+  facts.state = story(events);
+  EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("digest")));
+  EXPECT_TRUE(status_json(facts)["final_step"].is_null());
+}
+
 TEST(StatusGolden, Texts) {
   StatusFacts facts{"quickstart", 100, {}};
   std::string text = status_text(facts);
@@ -464,6 +481,7 @@ TEST(Status, TheJobDecidesWhatGoesOn) {
   EXPECT_THAT(status_text(facts),
               HasSubstr("job         17 PENDING (Priority: others come first), expected to"));
   EXPECT_EQ(status_json(facts)["slurm"]["meaning"], "others come first");
+  EXPECT_THAT(headline(facts), testing::StartsWith("in the queue (Priority: others come first), expected"));
   facts.job = job_in_state("NODE_FAIL", "NodeDown");
   EXPECT_EQ(headline(facts), "its job has ended (NODE_FAIL); was training");
   EXPECT_THAT(status_text(facts), HasSubstr("job         17 NODE_FAIL (NodeDown)\n"));

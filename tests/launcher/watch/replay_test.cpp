@@ -75,6 +75,13 @@ TEST(Replay, KeysHoldJumpAndChangeTheSpeed) {
   EXPECT_FALSE(replay.over());
   replay.take('r');
   EXPECT_TRUE(replay.over());
+  EXPECT_FALSE(replay.quit()) << "r goes back to the run";
+}
+
+TEST(Replay, QQuitsAsEverywhere) {
+  Replay replay = a_replay();
+  replay.take('q');
+  EXPECT_TRUE(replay.over() && replay.quit());
 }
 
 TEST(Replay, OfNothingIsEmpty) {

@@ -187,6 +187,14 @@ TEST(Watch, GroupsOfNodesAreCountedWhereTheyDoNotFit) {
               HasSubstr("ranks       n0: step 0, 8 forward   and 8 other groups of nodes"));
 }
 
+TEST(Watch, ALostNodeHasNoRanks) {
+  View view = a_view();
+  view.live = {{"gone", 80, {{"forward", 8}}}, {"n1", 81, {{"forward", 8}}}};
+  view.status.state.lost.insert("gone");
+  EXPECT_THAT(as_text(screen(view, 80, 24, Charset::ascii)),
+              HasSubstr("ranks       n1: step 81, 8 forward\n"));
+}
+
 TEST(Watch, WhatDoesNotFitIsCounted) {
   View view = a_view();
   for (int i = 0; i < 9; ++i) view.status.state.slow["n" + std::to_string(i)] = "why";
