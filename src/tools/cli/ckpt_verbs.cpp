@@ -4,11 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "slurm/cluster_cli.hpp"
-#include "slurm/find_run.hpp"
 #include "src/tools/cli/ckpt.hpp"
 #include "src/tools/cli/ckpt_change.hpp"
 #include "src/tools/cli/interrupt.hpp"
+#include "src/tools/cli/named_run.hpp"
 #include "src/tools/cli/verbs.hpp"
 
 namespace holdfast::tool {
@@ -30,16 +29,6 @@ void add(CLI::App& ckpt, int& exit_code, const char* name, const char* help, Add
 template <class Path>
 CLI::Option* add_path(CLI::App& command, const char* name, Path& path, const char* help) {
   return command.add_option(name, path, help)->required()->type_name("PATH");
-}
-
-/// A path that is there; or the directory of the run that has this name, or this job.
-std::string with_run_found(const std::string& word) {
-  std::error_code unknown;
-  if (std::filesystem::exists(word, unknown)) return word;
-  if (const auto run = slurm::run_called(word)) return run->path.string();
-  if (!slurm::may_be_job(word)) return word;
-  slurm::ClusterCli cluster;
-  return slurm::find_run(word, cluster).path.string();
 }
 
 template <class Path>

@@ -3,6 +3,7 @@
 
 #include "src/tools/cli/eval.hpp"
 #include "src/tools/cli/generate.hpp"
+#include "src/tools/cli/named_run.hpp"
 #include "src/tools/cli/verbs.hpp"
 
 namespace holdfast::tool {
@@ -10,7 +11,10 @@ namespace holdfast::tool {
 namespace {
 
 void add_model(CLI::App& verb, ModelOrder& model) {
-  verb.add_option("path", model.path, "A run, a checkpoint, a Hugging Face folder, or a PEFT folder")
+  verb.add_option("path", model.path,
+                  "A run (its directory, its name in runs/, or its job's id), a checkpoint, a Hugging Face "
+                  "folder, or a PEFT folder")
+      ->transform(with_run_found)
       ->required()
       ->type_name("PATH");
   verb.add_option("--adapters", model.adapters, "LoRA adapters to add: a PEFT folder, a checkpoint or a run")
