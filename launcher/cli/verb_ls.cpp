@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -83,7 +86,8 @@ void add_ls(CLI::App& app, int& exit_code) {
     if (*as_json)
       std::cout << list_json(runs).dump(2) << "\n";
     else if (runs.empty())
-      std::cout << "there are no runs here, and none of your jobs is one\n";
+      std::cout << fmt::format("there is no run in {}, and none among your jobs in the queue\n",
+                               fmt::join(*folders, ", "));
     else
       std::cout << list_text(runs);
     exit_code = 0;

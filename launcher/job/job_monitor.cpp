@@ -138,7 +138,8 @@ class JobMonitor {
           if (code_) return;
           known_ = std::move(read);
           if (known_ && known_->outcome && known_->job == job_) {  // not the outcome of an earlier job
-            log::info("the run is over: {} {}", known_->outcome->status, known_->outcome->why);
+            log::info("the run is over: {}{}{}", known_->outcome->status,
+                      known_->outcome->why.empty() ? "" : ", ", known_->outcome->why);
             return leave(known_->outcome->exit_code);
           }
           if (then) then();
@@ -300,8 +301,8 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
     if (const auto known = past.find(node.name); known != past.end())
       node.past_failures = known->second.past_failures();
   files::replace_atomically(run.nodes(), to_json_text(roster));
-  log::info("job {}: {} active nodes, {} spares, {} ranks; agents listen on ports from {} to {}", env.job,
-            plan.active, plan.spares, plan.world(), roster.nodes.front().port,
+  log::info("job {}: {} active nodes, {} spare{}, {} ranks; agents listen on ports from {} to {}", env.job,
+            plan.active, plan.spares, plan.spares == 1 ? "" : "s", plan.world(), roster.nodes.front().port,
             roster.nodes.front().port + roster.nodes.front().ports - 1);
   // Children of another program's ranks may still save when the ranks have ended.
   const Millis shutdown_limit =

@@ -1,6 +1,7 @@
 #include "launcher/report/event_words.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace holdfast::launcher::report {
 namespace {
@@ -54,10 +55,10 @@ struct InWords {
     return fmt::format("told to save{}: {}", e.stop ? " and to end" : "", e.reason);
   }
   std::string operator()(const events::SettingsChanged& e) const {
-    std::string out = "other settings than the job before:";
+    std::vector<std::string> changes;
     for (const auto& [key, change] : e.settings)
-      out += fmt::format(" {} {} -> {};", key, change.before, change.now);
-    return out;
+      changes.push_back(fmt::format("{} {} -> {}", key, change.before, change.now));
+    return fmt::format("other settings than the job before: {}", fmt::join(changes, "; "));
   }
   std::string operator()(const events::LeaderElected& e) const {
     return fmt::format("{} leads the run, in job {}", e.node, e.job);

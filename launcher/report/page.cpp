@@ -32,6 +32,11 @@ std::string whole(const json& value) {
 std::string seconds(const json& value) {
   return value.is_number() ? fmt::format("{:.2f}", value.get<double>()) : "";
 }
+/// "80.52 s", "5760.25 s (1.6 h)"
+std::string wall_time(const json& value) {
+  const std::string rounded = duration_text(number(value));
+  return seconds(value) + " s" + (rounded.ends_with(" s") ? "" : " (" + rounded + ")");
+}
 std::string percent(double share) { return fmt::format("{:.2f} %", share * 100); }
 std::vector<std::string> texts(const json& list) {
   std::vector<std::string> out;
@@ -95,9 +100,7 @@ Section result_section(const Facts& f) {
   if (part(r, "durable_step").is_number())  // a run without agents does not say it here
     row("newest durable checkpoint",
         number(part(r, "durable_step"), -1) < 0 ? "none known" : "step " + whole(part(r, "durable_step")));
-  if (part(r, "wall_s").is_number())
-    row("wall-clock time",
-        fmt::format("{} s ({})", seconds(part(r, "wall_s")), duration_text(number(part(r, "wall_s")))));
+  if (part(r, "wall_s").is_number()) row("wall-clock time", wall_time(part(r, "wall_s")));
   if (part(r, "goodput").is_number()) row("goodput", percent(number(part(r, "goodput"))));
   if (number(part(r, "goodput_of_nodes")) > 0)
     row("goodput of nodes", percent(number(part(r, "goodput_of_nodes"))));
@@ -214,16 +217,16 @@ Section jobs_section(const Facts& f) {
   if (s.table.rows.empty())
     s.paragraphs.push_back("No event says where it ran: it has not started, or it runs without agents.");
   if (f.plan.is_object())
-    s.paragraphs.push_back(
-        fmt::format("Planned: {} ranks on {} active nodes and {} spares of the cluster {}{}.",
-                    whole(part(f.plan, "world")), whole(part(f.plan, "active")),
-                    whole(part(f.plan, "spares")), text(part(f.plan, "cluster")),
-                    f.steps == 0 ? ""
-                                 : fmt::format("; model {}, {} parameters; {} in groups of {}",
-                                               text(part(part(f.plan, "model"), "name")),
-                                               whole(part(part(f.plan, "model"), "parameters")),
-                                               text(part(part(f.plan, "shard"), "strategy")),
-                                               whole(part(part(f.plan, "shard"), "group")))));
+    s.paragraphs.push_back(fmt::format(
+        "Planned: {} ranks on {} active nodes and {} spare{} of the cluster {}{}.",
+        whole(part(f.plan, "world")), whole(part(f.plan, "active")), whole(part(f.plan, "spares")),
+        number(part(f.plan, "spares")) == 1 ? "" : "s", text(part(f.plan, "cluster")),
+        f.steps == 0 ? ""
+                     : fmt::format("; model {}, {} parameters; {} in groups of {}",
+                                   text(part(part(f.plan, "model"), "name")),
+                                   whole(part(part(f.plan, "model"), "parameters")),
+                                   text(part(part(f.plan, "shard"), "strategy")),
+                                   whole(part(part(f.plan, "shard"), "group")))));
   return s;
 }
 

@@ -14,6 +14,12 @@ using Kind = Failure::Kind;
 
 constexpr std::size_t seen_signs = 5;  // recorded beside a failure that needs no diagnosis
 
+/// A node that is silent gives no sign that would have its own.
+std::string advice_of(const Failure& failure) {
+  if (!failure.advice.empty() || failure.kind != Kind::node_lost) return failure.advice;
+  return "find out why the node is gone, from its console or SLURM, before it gets jobs again";
+}
+
 }  // namespace
 
 events::AttemptEnded end_by(const Failure& failure, const EndFacts& facts) {
@@ -34,7 +40,7 @@ events::AttemptEnded end_by(const Failure& failure, const EndFacts& facts) {
           .detected_s = facts.reported_s.value_or(failure.silent_s),
           .decided_s = facts.decided_s,
           .evidence = std::move(evidence),
-          .advice = failure.advice,
+          .advice = advice_of(failure),
           .gpu = failure.gpu,
           .unjudged_s = failure.unjudged_s};
 }

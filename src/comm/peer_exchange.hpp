@@ -41,7 +41,7 @@ class PeerExchange {
   /// afterwards.
   virtual ExchangeRate run(std::span<const PieceOut> out, std::span<const PieceIn> in,
                            const Deadline& deadline) = 0;
-  /// For people: "tcp/eth0", "rc_mlx5/mlx5_0:1, shared memory inside the node".
+  /// For people: "tcp/eth0", "rc_mlx5/mlx5_0:1, shared memory inside the node"; "": not known.
   virtual std::string describe() const = 0;
 };
 

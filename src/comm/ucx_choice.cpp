@@ -81,7 +81,7 @@ std::string describe_lanes(const std::set<std::string>& lanes) {
     else
       names.push_back(lane);
   if (node) names.emplace_back("shared memory inside the node");
-  return names.empty() ? "nothing yet" : fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace holdfast::comm

@@ -36,7 +36,7 @@ std::set<std::string> lanes_in(std::string_view endpoint_info);
 /// loopback) and not inside the node.
 void refuse_other_lanes(const std::set<std::string>& lanes, const std::string& network);
 
-/// For people: "tcp/eth0, shared memory inside the node".
+/// For people: "tcp/eth0, shared memory inside the node"; "": no lanes are known.
 std::string describe_lanes(const std::set<std::string>& lanes);
 
 }  // namespace holdfast::comm

@@ -81,7 +81,7 @@ Error other_arithmetic(const std::string& checkpoint, const std::string& differe
           fmt::format("{}, or run.other_numerics = \"continue\" and give up bit-identical results?",
                       // Of algorithms, which nobody can set (src/train/engine/algorithms.hpp).
                       difference.find("\"choices ") == std::string::npos
-                          ? "Set it back"
+                          ? "Set it back, begin another run (run.dir)"
                           : "Put the tuning.json of the run that made it into this run's directory")};
 }
 

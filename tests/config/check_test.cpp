@@ -328,7 +328,8 @@ TEST(Numerics, ACheckpointsIdentityIsComparedAsFarAsSettingsSayIt) {
   EXPECT_EQ(
       std::string(other_arithmetic("/c", "was \"a\", now \"b\"").what()),
       "the checkpoint /c was computed with other arithmetic than this run's (was \"a\", now \"b\"). Set it "
-      "back, or run.other_numerics = \"continue\" and give up bit-identical results?");
+      "back, begin another run (run.dir), or run.other_numerics = \"continue\" and give up bit-identical "
+      "results?");
 }
 
 }  // namespace

@@ -140,9 +140,22 @@ TEST(Load, NamesAFileThatCannotBeRead) {
   const auto refusal = refusal_of([] { load("/no/such/job.toml"); });
   EXPECT_EQ(refusal.exit, Exit::usage);
   EXPECT_EQ(refusal.text,
-            "cannot read the settings file /no/such/job.toml (No such file or directory). Is there another "
-            "of nearly "
-            "that name?");
+            "there is no job file /no/such/job.toml (it was looked for in /no/such). Is its path right?");
+}
+
+TEST(Load, SaysWhatMayHaveBeenMeantByAPath) {
+  const Scratch dir;
+  dir.write("my_cluster.toml", "");
+  const auto text_of = [&](const char* kind, const std::string& name) {
+    return refusal_of([&] { find_config(kind, dir.path() / name); }).text;
+  };
+  EXPECT_THAT(
+      text_of("clusters", "my_clustr.toml"),
+      AllOf(HasSubstr("there is no cluster file "), HasSubstr("(it was looked for in " + dir.path().string()),
+            HasSubstr("Did you mean my_cluster.toml?")));
+  EXPECT_THAT(text_of("clusters", "x.toml"), HasSubstr("Write one with 'holdfast init -o FILE'?"));
+  EXPECT_THAT(text_of("jobs", ""),
+              HasSubstr("is a folder, not a job file. Give the job file: to continue a run"));
 }
 
 TEST(Load, PrecedenceIsFlagEnvironmentFileDefault) {

@@ -102,8 +102,9 @@ std::vector<infer::Answer> Writer::answer(std::span<const std::vector<text::Toke
 
 void Writer::say_speed() const {
   if (written_ == 0) return;
-  fmt::print(stderr, "holdfast: {} tokens for {} prompts of {} in {:.2f} s: {:.1f} tokens/s ({})\n", written_,
-             texts_, read_, seconds_, static_cast<double>(written_) / std::max(seconds_, 1e-9), order_.dtype);
+  fmt::print(stderr, "holdfast: {} tokens for {} prompt{} of {} in {:.2f} s: {:.1f} tokens/s ({})\n",
+             written_, texts_, texts_ == 1 ? "" : "s", read_, seconds_,
+             static_cast<double>(written_) / std::max(seconds_, 1e-9), order_.dtype);
 }
 
 }  // namespace holdfast::tool

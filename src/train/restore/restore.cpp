@@ -385,8 +385,8 @@ std::string text_of(const RestoredFrom& from) {
                          name_of(static_cast<Level>(level)));
   if (from.bytes_read > 0) out += fmt::format("; {} read", size_text(from.bytes_read));
   if (from.bytes_received > 0)
-    out += fmt::format("; {} over {} in {:.3f} s, {}/s", size_text(from.bytes_received), from.network,
-                       from.seconds_exchanging,
+    out += fmt::format("; {} over {} in {:.3f} s, {}/s", size_text(from.bytes_received),
+                       from.network.empty() ? "the network" : from.network, from.seconds_exchanging,
                        size_text(static_cast<double>(from.bytes_received) / from.seconds_exchanging));
   return fmt::format(" ({}; {:.3f} s)", out, from.seconds);
 }

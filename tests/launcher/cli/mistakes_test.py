@@ -102,6 +102,7 @@ class Place:
         """Without what differs from machine to machine."""
         text = text.replace(self.folder, "$HERE").replace(ROOT, "$SOURCE").replace(os.path.dirname(HOLDFAST), "$BIN")
         text = re.sub(r"/tmp/holdfast-mistakes-\w+", "$HERE", text)
+        text = re.sub(r"^warning: .* which nodes usually have each for itself\n", "", text, flags=re.M)  # of /tmp
         text = re.sub(r"has [\d.]+ [KMGT]?i?B free", "has SIZE free", text)
         return re.sub(r"it is not in PATH \([^)]*\)", "it is not in PATH ($PATH)", text)
 

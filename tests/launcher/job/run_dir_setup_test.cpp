@@ -280,7 +280,8 @@ TEST_F(RunDirSetup, refuses_a_checkpoint_of_other_arithmetic_as_ranks_would) {
   EXPECT_THAT(refusal().text,
               HasSubstr("the checkpoint " + step.string() +
                         " was computed with other arithmetic than this run's (was \"micro-batch 1x256\", now "
-                        "\"micro-batch 1x128\"). Set it back, or run.other_numerics = \"continue\""));
+                        "\"micro-batch 1x128\"). Set it back, begin another run (run.dir), or "
+                        "run.other_numerics = \"continue\""));
   wanted.config.run.other_numerics = "continue";
   check_run_dir(run, wanted);
   wanted = good;

@@ -34,6 +34,8 @@ TEST_F(AttemptEnd, TheEndHasItsKindOfCause) {
   EXPECT_EQ(end(crashed).kind, "program");
   EXPECT_EQ(end(crashed).status, 139);
   EXPECT_EQ(end(failed(EndKind::node_lost)).kind, "node");
+  EXPECT_THAT(end(failed(EndKind::node_lost)).advice, testing::StartsWith("find out why the node is gone"));
+  EXPECT_EQ(end(failed(EndKind::rank_hung)).advice, "");
   EXPECT_EQ(end(failed(EndKind::start_failed)).kind, "infrastructure");
   EXPECT_EQ(end(failed(EndKind::evicted)).kind, "planned");
   EXPECT_EQ(end_with_run("drained", 1, 17).kind, "planned");
