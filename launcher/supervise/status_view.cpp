@@ -267,7 +267,7 @@ std::string headline(const StatusFacts& f) {
   std::string out = "in the queue";
   if (final)
     out = (f.state.outcome->exit_code == 0 ? "done" : f.state.outcome->status) + ", and in the queue again";
-  out += reason_text(job);
+  if (!job.reason.empty()) out += fmt::format(" ({})", job.meaning.empty() ? job.reason : job.meaning);
   if (job.start) out += ", expected " + local_time(*job.start);
   return out;
 }

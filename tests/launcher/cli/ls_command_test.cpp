@@ -55,8 +55,8 @@ TEST_F(ListOfRuns, JoinsTheRecordWithTheQueue) {
   tools.answer("squeue", "17|PENDING|Priority|1795624800|" + script_of("first") + "\n");
   const auto list = holdfast({"ls"});
   ASSERT_EQ(list.status, 0) << list.err;
-  EXPECT_THAT(list.out,
-              ContainsRegex("first +17 +- +- +in the queue \\(Priority\\), expected 2026-11-25 16:40 +/"));
+  EXPECT_THAT(list.out, ContainsRegex("first +17 +- +- +in the queue \\(jobs of a higher priority come "
+                                      "first\\), expected 2026-11-25 16:40 +/"));
   EXPECT_THAT(list.out, ContainsRegex("second run/1 +- +- +- +no job +/"));
   const auto read = nlohmann::json::parse(holdfast({"ls", "--json"}).out);
   EXPECT_EQ(read["runs"][0]["job"]["id"], 17);

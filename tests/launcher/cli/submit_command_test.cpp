@@ -208,8 +208,8 @@ TEST_F(SubmitCommand, warns_when_the_job_can_never_start) {
   tools.answer("squeue", test::FakeTools::captured("job_too_big.txt"));
   const auto done = submit({"--parsable"});
   EXPECT_EQ(done.status, 0);
-  EXPECT_THAT(done.err, HasSubstr("job 1 may never start: it asks for more nodes than its "
-                                  "partition can give (PartitionNodeLimit)"));
+  EXPECT_THAT(done.err, HasSubstr("job 1 may never start: another number of nodes than "
+                                  "the partition allows (PartitionNodeLimit)"));
 }
 
 TEST_F(SubmitCommand, warns_of_a_partition_with_too_few_nodes) {  // when SLURM gives no reason yet

@@ -220,7 +220,7 @@ TEST_F(ReportTest, OfAnotherProgramItHasWhatThatReports) {
                 R"("shard":{"strategy":"hybrid_shard","group":2}})");
   const auto read = facts();
   EXPECT_THAT(markdown(page_of(read)),
-              HasSubstr("Planned: 2 ranks on 2 active nodes and 1 spares of the cluster dgx.\n"))
+              HasSubstr("Planned: 2 ranks on 2 active nodes and 1 spare of the cluster dgx.\n"))
       << "it has no model of ours";
   EXPECT_EQ(read.metrics.lines, 6);
   EXPECT_EQ(page_of(read).sections.at(1).plots.size(), 2u) << "loss and throughput";

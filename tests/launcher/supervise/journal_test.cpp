@@ -481,7 +481,7 @@ TEST(Status, TheJobDecidesWhatGoesOn) {
   EXPECT_THAT(status_text(facts),
               HasSubstr("job         17 PENDING (Priority: others come first), expected to"));
   EXPECT_EQ(status_json(facts)["slurm"]["meaning"], "others come first");
-  EXPECT_THAT(headline(facts), testing::StartsWith("in the queue (Priority: others come first), expected"));
+  EXPECT_THAT(headline(facts), testing::StartsWith("in the queue (others come first), expected"));
   facts.job = job_in_state("NODE_FAIL", "NodeDown");
   EXPECT_EQ(headline(facts), "its job has ended (NODE_FAIL); was training");
   EXPECT_THAT(status_text(facts), HasSubstr("job         17 NODE_FAIL (NodeDown)\n"));
