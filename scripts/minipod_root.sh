@@ -23,7 +23,7 @@ mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/d
 mirror=${mirror:-http://deb.debian.org/debian}
 mkdir -p "$(dirname "$dir")"
 
-packages=(bash bindfs iproute2 jq mariadb-server munge openmpi-bin procps psmisc slurm-client slurmctld slurmd slurmdbd util-linux xxd)
+packages=(bash bindfs iproute2 jq mariadb-server munge openmpi-bin procps psmisc python3 slurm-client slurmctld slurmd slurmdbd util-linux xxd)
 step "Debian $release in $dir"
 debootstrap --variant=minbase "$release" "$dir" "$mirror" >"$dir.log" 2>&1 || die "debootstrap failed (see $dir.log)"
 printf '#!/bin/sh\nexit 101\n' >"$dir/usr/sbin/policy-rc.d" # install, but start nothing
