@@ -403,13 +403,13 @@ TEST_F(LeaderTest, OrdersAreCarriedAndAnsweredWhenTheyAreOnRecord) {
   ASSERT_TRUE(until_event("placement_verified"));
   loop.call([this] { agent(1).say(Order{"id-1", Order::Verb::pause, "", "me@login"}); });
   ASSERT_TRUE(loop.until([this] { return !agent(1).all<OrderTaken>().empty(); }));
-  ASSERT_TRUE(until_event("paused"));
   loop.call([this] {
     const auto answer = agent(1).all<OrderTaken>()[0];
     EXPECT_EQ(answer.id, "id-1");
     EXPECT_TRUE(answer.taken) << answer.says;
     EXPECT_TRUE(agent(0).all<OrderTaken>().empty()) << "it has not asked";
   });
+  ASSERT_TRUE(until_event("paused"));
   const auto holds = [this](int n) {
     const auto said = agent(n).all<Pause>();
     return !said.empty() && said.back().on;
