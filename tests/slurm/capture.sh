@@ -3,22 +3,11 @@
 # FOLDER: tests/slurm/captured/RELEASE. The words are for `minipod up`, such as --root DIR. Every reply is that of a command line of
 # slurm/commands.cpp or slurm/site.cpp.
 set -euo pipefail
-source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-# shellcheck source=tests/support/tap.sh
-source "$source/tests/support/tap.sh"
-folder=$1
-shift
-HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-capture.XXXXXX)
-export HOLDFAST_MINIPOD_DIR
-pod=$source/scripts/minipod
-trap '"$pod" down --purge' EXIT
-trap 'exit 130' INT TERM HUP
+pod_options=(--nodes 4)
+# shellcheck source=tests/slurm/capture_pod.sh
+source "$(dirname "${BASH_SOURCE[0]}")/capture_pod.sh"
 
-"$pod" up --nodes 4 "$@"
-mkdir -p "$folder"
-mini() { "$pod" exec env SLURM_TIME_FORMAT=%s LC_ALL=C "$@"; }
 as_root() { "$pod" exec --root "$@"; }
-keep() { mini "${@:2}" >"$folder/$1" 2>&1 || true; } # FILE COMMAND...
 sbatch() { mini sbatch --parsable --output=/dev/null "$@"; }
 squeue=(squeue --noheader --all --states=all)
 job() { keep "job_$1.txt" "${squeue[@]}" "--jobs=$2" '--format=%A|%T|%r|%N|%B|%e|%j'; }

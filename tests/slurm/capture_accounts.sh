@@ -2,22 +2,11 @@
 # Capture what SLURM's tools say of accounts and limits, for releases_test.cpp: capture_accounts.sh FOLDER [WORD...]
 # As capture.sh, on a minipod with slurmdbd. Every reply is that of a command line of slurm/accounts.cpp.
 set -euo pipefail
-source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-# shellcheck source=tests/support/tap.sh
-source "$source/tests/support/tap.sh"
-folder=$1
-shift
-HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-capture.XXXXXX)
-export HOLDFAST_MINIPOD_DIR
-pod=$source/scripts/minipod
-trap '"$pod" down --purge' EXIT
-trap 'exit 130' INT TERM HUP
+pod_options=(--nodes 2 --profile accounting)
+# shellcheck source=tests/slurm/capture_pod.sh
+source "$(dirname "${BASH_SOURCE[0]}")/capture_pod.sh"
 
-"$pod" up --nodes 2 --profile accounting "$@"
-mkdir -p "$folder"
-mini() { "$pod" exec env SLURM_TIME_FORMAT=%s LC_ALL=C "$@"; }
 admin() { "$pod" exec --root sacctmgr --immediate --quiet "$@" >/dev/null; }
-keep() { mini "${@:2}" >"$folder/$1" 2>&1 || true; } # FILE COMMAND...
 admin add account science Description=science Organization=minipod GrpTRES=node=8
 admin add account physics Description=physics Organization=minipod parent=science GrpTRES=node=2
 admin add qos short MaxWall=00:10:00 MaxTRESPerUser=node=1 MaxJobsPerUser=3
