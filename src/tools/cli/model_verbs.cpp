@@ -104,9 +104,8 @@ void add_eval(CLI::App& app, int& exit_code) {
   verb->add_flag("--json", order->json, "Print JSON");
   verb->footer(
       "With a run's data.validation and as many samples as its [eval] has, this is its held-out loss to the "
-      "last bit, if the run computes on CPUs, without 8-bit products and without an 8- or 4-bit base. Runs "
-      "on "
-      "this machine's CPUs.");
+      "last bit, if the run computes on CPUs, without 8-bit products and without an 8- or 4-bit base. "
+      "Runs on this machine's CPUs.");
   verb->callback([order, &exit_code] { exit_code = evaluate(*order, std::cout); });
 }
 
