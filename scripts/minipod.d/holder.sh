@@ -19,7 +19,7 @@ stat=${stat##*) }
 read -r -a field <<<"$stat"
 echo "$pid ${field[19]}" >"$dir/holder"
 
-declare root='' profile=plain
+declare root='' profile=plain data=''
 read -r -a shape <"$dir/shape"
 declare "${shape[@]}"
 
@@ -32,6 +32,7 @@ build_root() {
     local name=${entry##*/}
     case $name in
       dev | etc | lost+found | proc | run | shared | sys | tmp) continue ;;
+      data) [[ -z $data ]] || continue ;;
     esac
     if [[ -L $entry ]]; then
       cp -a "$entry" "$new/$name"
@@ -57,6 +58,7 @@ build_root() {
   mount --bind "$keep/slurmctld" "$new/run/slurmctld"
   mount --bind "$keep/accounting" "$new/run/accounting"
   mount --bind "$keep/shared" "$new/shared"
+  [[ -z $data ]] || build_data "$new/data"
 
   build_dev "$new/dev"
   build_etc "$new/etc"
@@ -72,6 +74,16 @@ build_cgroups() {
     [[ $controller != cpuset ]] || copy_cpuset "/sys/fs/cgroup/$controller/$group"
     mount --bind "/sys/fs/cgroup/$controller/$group" "$1/$controller"
   done
+}
+
+# File systems beside /shared. Nodes see that of a server of their own at /data/fuse (storage.sh).
+build_data() {
+  mkdir "$1"
+  mount -t tmpfs -o mode=755 tmpfs "$1"
+  mkdir "$1"/{ext4,fuse}
+  mount --bind "$keep/data/fuse" "$1/fuse"
+  [[ $data != *ext4* ]] || mount -n -o loop "$keep/data/image" "$1/ext4"
+  chmod 1777 "$1"/{ext4,fuse}
 }
 
 build_dev() {

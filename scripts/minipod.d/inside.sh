@@ -182,14 +182,14 @@ kill_nodes() {
     log_fault kill-node "$node"
     ip link set "$port" down
     kill -KILL "$pid"
-    # Its calls end with an error: nothing of the node waits any more.
-    ! is_fuse || kill -KILL "$(storage_of "$node")" 2>/dev/null || true
-    rm -f "$pod/nodes/$node"/{frozen,cut,hung}
+    # Their calls end with an error: nothing of the node waits for them any more.
+    signal_servers KILL "$node"
+    rm -f "$pod/nodes/$node"/{frozen,cut,hung,hung.data}
     touch "$pod/nodes/$node/killed"
     pids+=("$pid")
   done
   for pid in "${pids[@]}"; do
-    wait_until 20 is_gone "$pid" || die "not all processes of $* end"
+    wait_until 20 is_gone "$pid" || die "not all processes of $* end$(frozen_hint)"
   done
 }
 
@@ -227,7 +227,7 @@ freeze_node() {
   touch "$pod/nodes/$1/frozen"
   log_fault freeze-node "$1"
   # Processes may start during the loop: repeat until none runs.
-  wait_until 20 stop_all "$pid" || die "node $1 has processes that do not stop"
+  wait_until 20 stop_all "$pid" || die "node $1 has processes that do not stop$(frozen_hint)"
 }
 
 stop_all() {
@@ -251,7 +251,8 @@ cut_link() {
   log_fault cut-link "$1"
   ip link set "$port" down
   touch "$pod/nodes/$1/cut"
-  ! is_fuse || { kill -STOP "$(storage_of "$1")"; return; }
+  signal_servers STOP "$1"
+  ! is_fuse || return 0
   # shellcheck disable=SC2016  # for the node's shell
   nsenter -t "$pid" -m bash -c '
     mount -o remount,bind,ro /shared 2>/dev/null
@@ -269,9 +270,9 @@ heal_link() {
   pid_of "$1"
   port_of "$1"
   log_fault heal-link "$1"
-  if is_fuse; then
-    has "$1" hung || kill -CONT "$(storage_of "$1")"
-  else
+  has "$1" hung || signal_server CONT "$1" storage
+  has "$1" hung.data || signal_server CONT "$1" data
+  if ! is_fuse; then
     nsenter -t "$pid" -m bash -c 'umount /shared && mount -o remount,bind,rw /shared'
   fi
   ip link set "$port" up
@@ -280,33 +281,69 @@ heal_link() {
 
 # ------------------------------------------------- storage that hangs ---
 
-# The servers of /shared are outside of the nodes: a frozen node does not freeze its own.
+# The servers are outside of the nodes: a frozen node does not freeze its own.
 is_fuse() { [[ ${storage-} == fuse ]]; }
-storage_of() { cat "$pod/nodes/$1/storage"; }
 
-hang_shared() {
-  is_fuse || die "only storage that a server offers can hang. Try 'up --storage fuse'?"
-  local node
+# signal_server SIGNAL NODE storage|data: if the node has it.
+signal_server() {
+  [[ ! -e $pod/nodes/$2/$3 ]] || kill "-$1" "$(<"$pod/nodes/$2/$3")" 2>/dev/null || true
+}
+signal_servers() {
+  signal_server "$1" "$2" storage
+  signal_server "$1" "$2" data
+}
+
+# hang|wake VERB FAULT SERVER NODE...: FAULT is the file of the active fault.
+hang() {
+  local verb=$1 fault=$2 server=$3 node
+  shift 3
   for node; do
     must_not_be "$node" killed
-    must_not_be "$node" hung "Did you mean wake-shared?"
+    must_not_be "$node" "$fault" "Did you mean ${verb/hang/wake}?"
   done
   for node; do
-    log_fault hang-shared "$node"
-    touch "$pod/nodes/$node/hung"
-    kill -STOP "$(storage_of "$node")"
+    log_fault "$verb" "$node"
+    touch "$pod/nodes/$node/$fault"
+    signal_server STOP "$node" "$server"
+  done
+}
+wake() {
+  local verb=$1 fault=$2 server=$3 node
+  shift 3
+  for node; do must_be "$node" "$fault"; done
+  for node; do
+    log_fault "$verb" "$node"
+    rm -f "$pod/nodes/$node/$fault"
+    has "$node" cut || signal_server CONT "$node" "$server"
   done
 }
 
-wake_shared() {
-  is_fuse || die "only storage that a server offers can hang. Try 'up --storage fuse'?"
-  local node
-  for node; do must_be "$node" hung; done
-  for node; do
-    log_fault wake-shared "$node"
-    rm -f "$pod/nodes/$node/hung"
-    has "$node" cut || kill -CONT "$(storage_of "$node")"
-  done
+need_server() {
+  case $1 in
+    *-shared) is_fuse || die "only storage that a server offers can hang. Try 'up --storage fuse'?" ;;
+    *-data) [[ ${data-} == *fuse* ]] || die "this minipod has no /data/fuse. Try 'up --data fuse'?" ;;
+  esac
+}
+
+# ------------------------------------------------- storage that freezes ---
+
+need_image() { [[ ${data-} == *ext4* ]] || die "this minipod has no /data/ext4. Try 'up --data ext4'?"; }
+frozen_hint() { [[ ! -e $pod/data.frozen ]] || echo " (who waits for /data/ext4 cannot be killed. thaw-data first?)"; }
+
+freeze_data() {
+  need_image
+  [[ ! -e $pod/data.frozen ]] || die "/data/ext4 is frozen already. Did you mean thaw-data?"
+  log_fault freeze-data
+  touch "$pod/data.frozen"
+  timeout 60 fsfreeze -f /data/ext4 || { rm -f "$pod/data.frozen"; die "/data/ext4 cannot be frozen"; }
+}
+
+thaw_data() {
+  need_image
+  [[ -e $pod/data.frozen ]] || die "/data/ext4 is not frozen"
+  log_fault thaw-data
+  fsfreeze -u /data/ext4
+  rm -f "$pod/data.frozen"
 }
 
 # nodes_that are|are_not FAULT: of those that are not killed.
@@ -410,12 +447,14 @@ heal() {
   local at node
   slurmctld_pid >/dev/null || { log_fault start-slurmctld; start_slurmctld; }
   [[ ! -e $pod/shared.hidden ]] || show_shared
+  [[ ! -e $pod/data.frozen ]] || thaw_data
   for at in "$pod"/nodes/*; do
     node=${at##*/}
     ! has "$node" killed || { revive_node "$node"; continue; }
     ! has "$node" frozen || thaw_node "$node"
     ! has "$node" slow || unslow_node "$node"
-    ! has "$node" hung || wake_shared "$node"
+    ! has "$node" hung || wake wake-shared hung storage "$node"
+    ! has "$node" hung.data || wake wake-data hung.data data "$node"
     ! has "$node" cut || heal_link "$node"
     pid_of "$node"
     slurmd_of >/dev/null || start_slurmd "$node"
@@ -455,12 +494,13 @@ status() {
     echo "slurmctld is dead"
   fi
   for at in "$pod"/nodes/*; do
-    for fault in killed frozen cut slow hung; do
+    for fault in killed frozen cut slow hung hung.data; do
       [[ ! -e $at/$fault ]] || echo "${at##*/} is $fault" |
-        sed 's/ is hung$/ has shared storage that hangs/'
+        sed 's/ is hung$/ has shared storage that hangs/; s/ is hung.data$/ has a data file system that hangs/'
     done
   done
   [[ ! -e $pod/shared.hidden ]] || echo "/shared is hidden"
+  [[ ! -e $pod/data.frozen ]] || echo "/data/ext4 is frozen"
 }
 
 # each VERB NODE...: one after another.
@@ -477,13 +517,17 @@ case $1 in
     slow-node | unslow-node | kill-slurmd | start-slurmd)
     each "${1//-/_}" "${@:2}"
     ;;
-  hang-shared | wake-shared)
-    if (($# == 1)); then
-      # shellcheck disable=SC2046 # names of nodes
-      if [[ $1 == hang-shared ]]; then set -- "$1" $(nodes_that are_not hung); else set -- "$1" $(nodes_that are hung); fi
-    fi
-    "${1//-/_}" "${@:2}"
+  hang-shared | wake-shared | hang-data | wake-data)
+    need_server "$1"
+    case $1 in *-data) of=(hung.data data) ;; *) of=(hung storage) ;; esac
+    verb=$1
+    shift
+    # shellcheck disable=SC2046 # names of nodes
+    (($#)) || if [[ $verb == hang-* ]]; then set -- $(nodes_that are_not "${of[0]}"); else set -- $(nodes_that are "${of[0]}"); fi
+    "${verb%-*}" "$verb" "${of[@]}" "$@"
     ;;
+  freeze-data) freeze_data ;;
+  thaw-data) thaw_data ;;
   hide-shared) hide_shared ;;
   show-shared) show_shared ;;
   heal) heal ;;

@@ -271,6 +271,55 @@ check "the machine's files are as they were" equal "$(machine_files)" "$files_be
 check "down --purge deletes the files" mini down --purge
 check "they are gone" not test -e "$dir"
 
+# ------------------------------------------------------- data file systems --
+
+check "hang-data needs --data fuse" holds "$(mini up --nodes 1 2>&1 && mini hang-data 2>&1)" "up --data fuse"
+check "freeze-data needs --data ext4" holds "$(mini freeze-data 2>&1)" "up --data ext4"
+mini down --purge
+# writes TO: a process on dgx001 that writes there, until it has done it.
+writes() { on dgx001 setsid -f sh -c "echo written >$1"; }
+writer() { on dgx001 ps -e -o stat=,args= | grep "echo written >$1"; }
+waits() { writer "$1" | grep -q ^D; } # in the kernel
+if [[ -c /dev/fuse ]] && command -v bindfs >/dev/null; then
+  check "up --data fuse" mini up --nodes 2 --data fuse
+  mini hang-data dgx001
+  writes /data/fuse/one
+  check "a writer to /data/fuse waits on that node" soon 30 writer /data/fuse/one
+  check "not on another" on dgx002 sh -c 'echo >/data/fuse/two'
+  check "status says so" holds "$(mini status)" "dgx001 has a data file system that hangs"
+  on dgx001 pkill -KILL -f 'data/fuse/on[e]'
+  check "a writer that waits can be killed" soon 30 not writer /data/fuse/one
+  check "heal wakes it" mini heal
+  check "all nodes see it" equal "$(on dgx001 ls /data/fuse; ls "$dir/data/fuse")" "$(printf 'two\ntwo')"
+  mini down --purge
+else
+  echo "# no bindfs or /dev/fuse: no data file system that hangs"
+fi
+loops() { losetup -n -O NAME | sort; }
+loops_before=$(loops)
+if said=$(mini up --nodes 1 --data ext4 2>&1); then
+  on dgx001 sh -c 'echo here >/data/ext4/file'
+  check "freeze-data" mini freeze-data
+  check "a frozen file system can be read" equal "$(on dgx001 cat /data/ext4/file)" here
+  writes /data/ext4/one
+  check "a writer waits in the kernel" soon 30 waits /data/ext4/one
+  on dgx001 pkill -KILL -f 'data/ext4/on[e]'
+  sleep 1
+  check "and cannot be killed" waits /data/ext4/one
+  check "status says that it is frozen" holds "$(mini status)" "/data/ext4 is frozen"
+  check "heal thaws it" mini heal
+  check "and the writer ends" soon 30 not writer /data/ext4/one
+  mini freeze-data
+  writes /data/ext4/two
+  check "another writer waits" soon 30 waits /data/ext4/two
+  check "down, with a frozen file system" mini down --purge
+  check "no process is left" equal "$(pgrep -f 'data/ext4/tw[o]')" ""
+  check "no loop device is left" equal "$(loops)" "$loops_before"
+  check "no mount is left of it" equal "$(mounts)" "$mounts_before"
+else
+  check "a machine without loop devices is told of" holds "$said" "loop device"
+fi
+
 # ---------------------------------------------------------------- profiles --
 
 check "up --profile private" mini up --nodes 2 --profile private
