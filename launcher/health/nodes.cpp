@@ -155,7 +155,7 @@ nlohmann::json nodes_json(const std::vector<NodeReport>& reports) {
                      {"findings", std::move(findings)}});
   }
   const auto health = health_of(all_findings(reports), "");
-  return {{"schema_version", schema_version},
+  return {{"schema_version", nodes_version},
           {"fitness", name_of(health.fitness)},
           {"why", health.why},
           {"nodes", std::move(nodes)}};

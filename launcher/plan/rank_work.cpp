@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/config/load.hpp"
+
 namespace holdfast::launcher {
 namespace {
 

@@ -9,6 +9,7 @@
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/load.hpp"
+#include "src/control/secret.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -22,7 +23,7 @@ AgentInput read_input(const RunDir& run, const std::string& node) {
   in.config = config::load(settings.config()).config;
   in.cluster = config::load_cluster(settings.cluster().string());
   if (in.config.supervise.ledger.empty()) in.config.supervise.ledger = in.cluster.ledger;
-  in.secret = read_secret(settings.secret());
+  in.secret = control::read_secret(settings.secret());
   in.signs = sign_places(run, node, in.config, in.cluster);
   return in;
 }
