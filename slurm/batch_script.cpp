@@ -52,16 +52,24 @@ done
 exit $code
 )";
 
-/// `place` is on a disk of the node. A node on which this fails has no agent, which the leader handles later.
+constexpr std::string_view place_stem = "/tmp/holdfast-";
+
+/// `place` is on a disk of the node, where other users can write, too. Nobody knows its name before, and it is
+/// made before anything is put into it. A node on which this fails has no agent, which the leader handles later:
+/// its step begins with `step_from_place`.
 constexpr const char* unpack_format = R"(bundle={bundle}
-place=/tmp/holdfast-$SLURM_JOB_ID
+place={stem}$SLURM_JOB_ID-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 holdfast=$place/holdfast/bin/holdfast
-on_all_nodes() {{ timeout 300 srun --overlap --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 "$@"; }}
-# The nodes have nothing of Holdfast: each gets the bundle and unpacks it.
-sbcast --force "$bundle" "$place.tar.gz"
-on_all_nodes sh -c 'umask 077; mkdir -p "$1" && tar -xzf "$1.tar.gz" -C "$1" && rm "$1.tar.gz"' sh "$place"
+on_all_nodes() {{ timeout "$1" srun --overlap --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 "${{@:2}}"; }}
+# The nodes have nothing of Holdfast: each gets the bundle into a folder that is yours alone, and unpacks it.
+on_all_nodes 300 mkdir -m 700 "$place"
+sbcast --force "$bundle" "$place/bundle.tar.gz"
+on_all_nodes 300 sh -c 'umask 077; [ -O "$1" ] && [ ! -L "$1" ] && cd "$1" && tar -xzf bundle.tar.gz && rm bundle.tar.gz' sh "$place"
 )";
-constexpr const char* clean_text = "on_all_nodes rm -rf \"$place\"\n\n";
+constexpr const char* check_place =
+    "[ -O \"$0\" ] && [ ! -L \"$0\" ] && exec \"$@\"; "
+    "echo \"holdfast: the bundle cannot be run on $(uname -n) ($0 is absent, or another user has made it)\" >&2; exit 4";
+constexpr const char* clean_text = "on_all_nodes 30 rm -rf \"$place\"\n\n";
 
 struct Owned {
   std::string_view name, why;
@@ -118,13 +126,22 @@ std::string script_text(const BatchJob& job) {
   const std::string program =
       job.bundle.empty()
           ? "holdfast=" + single_quoted(job.holdfast.string()) + "\n"
-          : fmt::format(fmt::runtime(unpack_format), fmt::arg("bundle", single_quoted(job.bundle.string())));
+          : fmt::format(fmt::runtime(unpack_format), fmt::arg("bundle", single_quoted(job.bundle.string())),
+                        fmt::arg("stem", place_stem));
   return fmt::format(
       fmt::runtime(script_format), fmt::arg("nodes", job.nodes),
       fmt::arg("gpus",
                job.gpus_per_node > 0 ? fmt::format("#SBATCH --gres=gpu:{}\n", job.gpus_per_node) : ""),
       fmt::arg("notice", job.notice_s), fmt::arg("run_dir", single_quoted(job.run_dir.string())),
       fmt::arg("program", program), fmt::arg("clean", job.bundle.empty() ? "" : clean_text));
+}
+
+std::vector<std::string> step_from_place(std::vector<std::string> command) {
+  const std::string program = command.front();
+  if (!program.starts_with(place_stem)) return command;
+  const std::string place = program.substr(0, program.find('/', place_stem.size()));
+  command.insert(command.begin(), {"sh", "-c", check_place, place});
+  return command;
 }
 
 std::vector<std::string> submit_arguments(const BatchJob& job) {

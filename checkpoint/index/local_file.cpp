@@ -76,21 +76,6 @@ Head head_for(const LocalIdentity& identity, std::int64_t buffer_bytes, int buff
   return head;
 }
 
-/// In a folder that everybody can write to, a name may be somebody else's.
-void make_private(const fs::path& folder) {
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    throw system_error("cannot make the folder of the local level " + folder.string(), errno,
-                       "Is checkpoint.local a folder that exists on every node and can be written to?");
-  struct stat info {};
-  if (::lstat(folder.c_str(), &info) != 0) throw system_error("cannot look at " + folder.string(), errno);
-  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0)
-    throw Error(Exit::runtime,
-                fmt::format("the folder of the local level {} is not yours alone", folder.string()),
-                fmt::format("user {}, mode {:o}; it should be yours ({}) and 0700", info.st_uid,
-                            info.st_mode & 07777U, ::geteuid()),
-                "Remove it, or choose another checkpoint.local?");
-}
-
 /// A whole file in memory. Its pages are there from the beginning: a write never finds the folder full.
 class Mapping {
  public:
@@ -165,7 +150,7 @@ LocalFile::LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t 
   expects(buffers >= 1 && buffers <= max_buffers && buffer_bytes >= 0 && max_record >= 0,
           "sizes of a local file");
   const Head head = head_for(identity, buffer_bytes, buffers, max_record);
-  make_private(path.parent_path());
+  files::make_private_folder(path.parent_path());
   files::Fd existing = open_existing(path, O_RDWR);
   if (const auto found = existing ? read_head(existing.get()) : std::nullopt;
       found && found->same_file_as(head)) {

@@ -7,6 +7,7 @@
 #include "launcher/agent/ranks/programs.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/agent/signs/signs.hpp"
+#include "slurm/batch_script.hpp"
 #include "slurm/hostlist.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
@@ -148,7 +149,7 @@ slurm::StepRequest AgentSteps::request(const std::vector<std::string>& nodes) co
 
 void AgentSteps::start(const std::vector<std::string>& nodes) {
   slurm::StepRequest step = request(nodes);
-  step.command = {this_program().string(), "agent", setup_.run.path.string()};
+  step.command = slurm::step_from_place({this_program().string(), "agent", setup_.run.path.string()});
   step.output = agent_log(setup_.run, nodes.size() == 1 ? nodes.front() : std::string(slurm::node_in_path));
   setup_.into_image(step);
   for (const auto& node : nodes) {

@@ -161,6 +161,34 @@ void close_folder(const fs::path& folder) {
     throw system_error("cannot make " + folder.string() + " private", errno);
 }
 
+namespace {
+bool is_private(const struct stat& facts) {
+  return S_ISDIR(facts.st_mode) && facts.st_uid == ::geteuid() && (facts.st_mode & 077) == 0;
+}
+}  // namespace
+
+void make_private_folder(const fs::path& folder) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    throw system_error("cannot make the folder " + folder.string(), errno,
+                       "Is there a folder " + folder.parent_path().string() + ", and can you write to it?");
+  struct stat facts {};
+  if (::lstat(folder.c_str(), &facts) != 0) throw system_error("cannot look at " + folder.string(), errno);
+  if (is_private(facts)) return;
+  const bool own = facts.st_uid == ::geteuid();
+  throw Error(Exit::runtime, "cannot use the folder " + folder.string(),
+              fmt::format("it is not private: {} of user {} with mode {:04o}",
+                          S_ISDIR(facts.st_mode)   ? "a folder"
+                          : S_ISLNK(facts.st_mode) ? "a link"
+                                                   : "a file",
+                          facts.st_uid, facts.st_mode & 07777U),
+              own ? "Remove it?" : "Ask that user or an administrator to remove it?");
+}
+
+bool is_private_folder(const fs::path& path) {
+  struct stat facts {};
+  return ::lstat(path.c_str(), &facts) == 0 && is_private(facts);
+}
+
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);

@@ -11,15 +11,14 @@
 namespace holdfast {
 namespace {
 
+const std::filesystem::path node_memory = "/dev/shm";
+
 std::uint64_t hash_of(const std::filesystem::path& run_dir) {
   const std::string name = std::filesystem::absolute(run_dir).lexically_normal().string();
   return hash_name(name.data(), name.size());
 }
 
-/// All that the names of a run's records have in common.
-std::string flight_prefix(const std::filesystem::path& run_dir) {
-  return fmt::format("holdfast-flight.{:016x}.", hash_of(run_dir));
-}
+constexpr std::string_view flight_prefix = "flight.";
 
 /// Takes a number from the front of `text`.
 std::optional<int> take_number(std::string_view& text) {
@@ -32,9 +31,13 @@ std::optional<int> take_number(std::string_view& text) {
 
 }  // namespace
 
+std::filesystem::path node_folder(const std::filesystem::path& run_dir) {
+  return node_memory / fmt::format("holdfast-{}-{:016x}", ::getuid(), hash_of(run_dir));
+}
+
 std::filesystem::path local_level_folder(const std::filesystem::path& local,
                                          const std::filesystem::path& run_dir) {
-  return local / fmt::format("holdfast-state-{}.{:016x}", ::getuid(), hash_of(run_dir));
+  return (local == "auto" ? node_memory : local) / fmt::format("holdfast-state-{}.{:016x}", ::getuid(), hash_of(run_dir));
 }
 
 std::string local_level_file(int rank, bool copy) {
@@ -42,13 +45,12 @@ std::string local_level_file(int rank, bool copy) {
 }
 
 std::filesystem::path flight_record(const std::filesystem::path& run_dir, int attempt, int rank) {
-  return fmt::format("/dev/shm/{}{}.{}", flight_prefix(run_dir), attempt, rank);
+  return node_folder(run_dir) / fmt::format("{}{}.{}", flight_prefix, attempt, rank);
 }
 
-std::optional<int> attempt_of_flight_record(const std::filesystem::path& run_dir, std::string_view name) {
-  const std::string prefix = flight_prefix(run_dir);
-  if (!name.starts_with(prefix)) return std::nullopt;
-  name.remove_prefix(prefix.size());
+std::optional<int> attempt_of_flight_record(std::string_view name) {
+  if (!name.starts_with(flight_prefix)) return std::nullopt;
+  name.remove_prefix(flight_prefix.size());
   const auto attempt = take_number(name);
   if (!attempt || !name.starts_with('.')) return std::nullopt;
   name.remove_prefix(1);

@@ -45,17 +45,20 @@ struct RunDir {
   std::filesystem::path hold() const { return path / "hold"; }  ///< see src/train/loop/step_hold.hpp
 };
 
-/// Folder of a run's local level inside `local` (checkpoint.local), private to the user: the same name on
-/// every node, known to ranks and agents. In it, "rank-00007.own" and, on its partner's node,
+/// Folder in the memory of a node for what a run keeps there, but for its state. The same name on every node.
+/// Like the next one it is private to the user (files::make_private_folder), its name has no spaces, and whoever
+/// looks for it needs the run directory's path alone.
+std::filesystem::path node_folder(const std::filesystem::path& run_dir);
+
+/// Folder of a run's local level inside `local`, as checkpoint.local names it; "auto": /dev/shm. In it, "rank-00007.own" and, on its partner's node,
 /// "rank-00007.copy".
 std::filesystem::path local_level_folder(const std::filesystem::path& local,
                                          const std::filesystem::path& run_dir);
 std::string local_level_file(int rank, bool copy);
 
-/// Where a rank's collectives are recorded: in the memory of its node, for the agent there. `attempt` 0: bare
-/// mode.
+/// Where a rank's collectives are recorded: in node_folder(), for the agent. `attempt` 0: bare mode.
 std::filesystem::path flight_record(const std::filesystem::path& run_dir, int attempt, int rank);
-/// The attempt of a flight record of this run, by the name of its file; nothing for any other name.
-std::optional<int> attempt_of_flight_record(const std::filesystem::path& run_dir, std::string_view name);
+/// The attempt of a flight record, by the name of its file; nothing for any other name.
+std::optional<int> attempt_of_flight_record(std::string_view name);
 
 }  // namespace holdfast

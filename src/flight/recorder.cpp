@@ -61,7 +61,9 @@ FlightRecorder::FlightRecorder(const std::filesystem::path& path, int rank, int 
 FlightRecorder::~FlightRecorder() {
   munmap(memory_, sizeof(Memory));
   std::error_code ignored;
-  if (!path_.empty() && !failed_) std::filesystem::remove(path_, ignored);
+  if (path_.empty() || failed_) return;
+  std::filesystem::remove(path_, ignored);
+  std::filesystem::remove(path_.parent_path(), ignored);  // fails unless it is empty, as after a run without agents
 }
 
 int FlightRecorder::join(std::uint64_t key, std::string_view name, int size, int member) {

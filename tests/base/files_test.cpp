@@ -8,6 +8,8 @@
 
 #include <thread>
 
+#include "src/base/error.hpp"
+
 namespace holdfast::files {
 namespace {
 
@@ -53,6 +55,51 @@ TEST(CloseFolder, OnlyTakesRights) {
   EXPECT_EQ(closed(0700, 022), 0700u);
   ::umask(before);
   std::filesystem::remove(folder);
+}
+
+TEST(PrivateFolder, IsMadeOnceAndTakenAgain) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("holdfast-private-" + std::to_string(::getpid()));
+  const mode_t before = ::umask(0);
+  make_private_folder(folder);
+  ::umask(before);
+  struct stat facts {};
+  ASSERT_EQ(::stat(folder.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0700u);
+  EXPECT_NO_THROW(make_private_folder(folder));
+  EXPECT_TRUE(is_private_folder(folder));
+  std::filesystem::remove(folder);
+  EXPECT_FALSE(is_private_folder(folder));
+}
+
+TEST(PrivateFolder, IsNothingThatSomebodyElseMayHavePutThere) {
+  const std::filesystem::path all =
+      std::filesystem::temp_directory_path() / ("holdfast-planted-" + std::to_string(::getpid()));
+  make_private_folder(all);
+  std::filesystem::create_directory(all / "open");
+  ::chmod((all / "open").c_str(), 0710);
+  create_exclusively(all / "file", "");
+  make_private_folder(all / "own");
+  std::filesystem::create_directory_symlink(all / "own", all / "link");
+  std::filesystem::create_symlink(all / "nowhere", all / "dangling");
+  for (const char* planted : {"open", "file", "link", "dangling"}) {
+    EXPECT_FALSE(is_private_folder(all / planted)) << planted;
+    try {
+      make_private_folder(all / planted);
+      ADD_FAILURE() << planted;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit(), Exit::runtime);
+      EXPECT_NE(error.why().find("it is not private"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(all / "nowhere"));
+  EXPECT_THROW(make_private_folder(all / "absent" / "folder"), Error);
+  if (::geteuid() == 0) {  // what another user has made
+    ASSERT_EQ(::chown((all / "own").c_str(), 65534, 65534), 0);
+    EXPECT_FALSE(is_private_folder(all / "own"));
+    EXPECT_THROW(make_private_folder(all / "own"), Error);
+  }
+  std::filesystem::remove_all(all);
 }
 
 TEST(ReadEnd, IsTheEndOrAll) {

@@ -122,7 +122,7 @@ case_cancel() {
       --set 'container.mounts=["/shared/home/extra:/extra:ro"]' --set 'rank.command=["sh", "/extra/asked.sh"]' \
       --set supervise.stop_s=1 --set slurm.bundle=/shared/home/bundle.tar.gz
     check "$run: ranks are up" soon 120 all_up
-    check "$run: agents of the job's bundle" holds "$(in_image "$(nth 1)")" "/tmp/holdfast-$job/holdfast/bin/holdfast agent"
+    check "$run: agents of the job's bundle" holds "$(in_image "$(nth 1)")" "/tmp/holdfast-$job-"
     mini exec scancel "$job"
     ends_as drained 75
     check "$run: each rank was asked once" equal "$(cat "$home/$run"/asked-*)" $'once\nonce\nonce\nonce'

@@ -92,7 +92,7 @@ stop_rank() {
     'for p in $(pgrep -x holdfast-train); do grep -qzx HOLDFAST_RANK=$rank /proc/$p/environ && exec kill -STOP $p; done; exit 1'
 }
 ended() { events "$run" | jq -rs "map(select(.event == \"attempt_ended\"))[0]$1"; }
-flights() { on "$1" find /dev/shm -name 'holdfast-flight.*'; }
+flights() { on "$1" find /dev/shm -path '*/holdfast-*/flight.*'; }
 
 case_stuck_before_takeover() {
   # The leader that has measured the step time is lost before it can detect a hang: the next leader knows the time, too.

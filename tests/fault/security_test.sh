@@ -15,7 +15,7 @@ case_security() {
   install -d -o 61000 -g 61001 -m 2750 "$home/security"
   start security --set train.steps=1000000 --set 'rank.environment=["TOKEN=hunter2"]' # until it is told to end
   trains_to 10
-  local node address port secret agent before file
+  local node address port secret agent before file names
   node=$(nth 1)
   address=$(jq -r --arg n "$node" '.nodes[] | select(.name == $n).address' "$home/$run/nodes.json")
   port=$(jq -r '.nodes[0].port' "$home/$run/nodes.json")
@@ -47,12 +47,38 @@ case_security() {
   done
   check "no file of the run but one has it" equal "$(grep -rslF "$secret" "$home/$run" | xargs -r -n 1 basename)" secret
   check "it trains on" soon 60 step_reached "$run" $(($(last_step "$run") + 2))
+  names=$(on "$(nth 1)" ls /dev/shm | grep '^holdfast-')
   check "it is told to end" mini exec holdfast ctl "/shared/home/$run" stop
   ends_as stopped 93
   check "the job's comment says so" soon 60 has_comment '"state":"stopped'
   check "the job's log has a summary" holds "$(mini exec holdfast logs --job "/shared/home/$run")" "summary of $run: stopped"
   check "nothing has disturbed it" equal "$(result "$run" '.attempts | length')" 1
   check "its checkpoints are sound" mini exec holdfast ckpt verify "/shared/home/$run"
+  nothing_stays
+  names_are_taken "$names"
+}
+# names_are_taken NAMES: the other user has seen what a run calls its folders in the memory of its nodes, and makes them on an
+# active node, open to everybody, before the run begins anew.
+names_are_taken() {
+  local node name trap
+  node=$(nth 1) trap=$(nth 2)
+  rm -rf "${home:?}/security"
+  check "it had folders in the memory of its nodes" at_least "$(wc -w <<<"$1")" 2
+  for name in $1; do
+    check "another user makes $name" intruder "$node" sh -c "mkdir -p /dev/shm/$name && chmod 0777 /dev/shm/$name"
+    check "or a link of that name" intruder "$trap" sh -c "mkdir -p /dev/shm/mine && chmod 0777 /dev/shm/mine && ln -sfn /dev/shm/mine /dev/shm/$name"
+  done
+  start security --set train.steps=1000000
+  trains_to 10
+  check "nodes where the names are taken do not train" denied holds "$(placement "$run")" "$node"
+  check "nor do those with links" denied holds "$(placement "$run")" "$trap"
+  check "the agent says why" holds "$(cat "$home/$run/logs/agent-$node.log")" "is not private: a folder of user"
+  check "and what is there" holds "$(cat "$home/$run/logs/agent-$trap.log")" "is not private: a link of user"
+  check "nothing was put there" equal "$(on "$node" find $(printf '/dev/shm/%s ' $1) -mindepth 1; on "$trap" find /dev/shm/mine -mindepth 1)" ""
+  check "it is told to end" mini exec holdfast ctl "/shared/home/$run" stop
+  ends_as stopped 93
+  on "$node" rm -rf $(printf '/dev/shm/%s ' $1)
+  on "$trap" rm -rf /dev/shm/mine $(printf '/dev/shm/%s ' $1)
   nothing_stays
 }
 a_colleague_looks() {

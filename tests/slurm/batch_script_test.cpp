@@ -125,6 +125,36 @@ TEST(BatchScript, shows_commands_that_can_be_pasted) {
   }
 }
 
+TEST(BatchScript, RunsNothingInAPlaceThatSomebodyElseMayHaveMade) {
+  const std::vector<std::string> installed = {"/opt/holdfast/bin/holdfast", "agent", "/runs/a"};
+  EXPECT_EQ(step_from_place(installed), installed);
+  std::string place = "/tmp/holdfast-17-XXXXXX";
+  ASSERT_NE(::mkdtemp(place.data()), nullptr);
+  const fs::path program = fs::path(place) / "holdfast/bin/holdfast";
+  fs::create_directories(program.parent_path());
+  files::replace_atomically(program, "#!/bin/sh\necho \"runs with $*\"\n", 0700);
+  const auto step = [](const std::string& of) {
+    Command command;
+    command.argv = step_from_place({of, "agent", "/runs/a b"});
+    return run(command, std::chrono::seconds(20));
+  };
+  EXPECT_EQ(step(program).out, "runs with agent /runs/a b\n");
+  const std::string link = place + "-link";
+  fs::create_directory_symlink(place, link);
+  std::vector<std::string> planted = {link + "/holdfast/bin/holdfast", place + "-absent/holdfast/bin/holdfast"};
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(place.c_str(), 65534, 65534), 0);
+    planted.push_back(program);
+  }
+  for (const auto& of : planted) {
+    const Finished refused = step(of);
+    EXPECT_EQ(refused.status, static_cast<int>(Exit::unhealthy)) << of;
+    EXPECT_EQ(refused.out, "") << of;
+    EXPECT_NE(refused.err.find("the bundle cannot be run on"), std::string::npos) << refused.err;
+  }
+  fs::remove(link), fs::remove_all(place);
+}
+
 /// The script, run by bash, with a fake holdfast program from the test.
 class BatchScriptRun : public ::testing::Test {
  protected:

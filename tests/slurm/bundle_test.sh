@@ -74,14 +74,26 @@ check "a run of the installed programs ends" soon 240 over plain
 
 cp "$archive" "$home/holdfast.tar.gz"
 chown 61000 "$home/holdfast.tar.gz"
+# Another user knows the number of the next job, and has been on the nodes before it.
+# shellcheck disable=SC2016 # for the node's shell
+plant='for n in $(seq "$1" $(($1 + 3))); do
+  mkdir -p "/tmp/holdfast-$n/holdfast/bin"
+  printf "#!/bin/sh\nid -un >>/tmp/ran-as-%s\n" "$n" >"/tmp/holdfast-$n/holdfast/bin/holdfast"
+  chmod -R a+rwx "/tmp/holdfast-$n"
+done'
+last=$(mini exec squeue -h -t all -o %A | sort -n | tail -n 1)
+for node in dgx001 dgx002 dgx003; do mini exec --intruder --node "$node" --chdir / bash -c "$plant" plant "$((last + 1))"; done
 job=$(submit_held bundled "${two_nodes[@]}" --set slurm.bundle=/shared/home/holdfast.tar.gz)
-ran_from_the_bundle() { grep -qs "holdfast-$job/holdfast" "$home"/bundled/logs/*.log "$home"/bundled/job.sbatch || pgrep -f "/tmp/holdfast-$job/holdfast/bin/holdfast-train" >/dev/null; }
+check "the next job's number was guessed" mini exec --node dgx001 --chdir / test -d "/tmp/holdfast-$job"
+ran_from_the_bundle() { pgrep -f "^/tmp/holdfast-$job-[0-9a-f]{32}/holdfast/bin/holdfast-train" >/dev/null; }
 check "the ranks run from the bundle on the node's own disk" soon 120 ran_from_the_bundle
 let_go bundled
 check "a run that brought its bundle ends" soon 240 over bundled
 check "in the same bits" equal "$(result bundled .state_digest)" "$(result plain .state_digest)"
-gone() { test ! -e "/tmp/holdfast-$job" && mini exec test ! -e "/tmp/holdfast-$job"; }
+on_nodes() { for node in dgx001 dgx002 dgx003; do mini exec --node "$node" --chdir / sh -c "ls -d $1 2>/dev/null"; done; }
+gone() { [[ -z $(on_nodes "/tmp/holdfast-$job-*") ]]; }
 check "and leaves nothing on the nodes" soon 60 gone
+check "nothing ran that another user had put there" equal "$(on_nodes '/tmp/ran-as-*')" ""
 over bundled || show_record bundled
 
 # From shared storage: agents copy it into the memory of their nodes.

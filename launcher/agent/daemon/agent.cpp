@@ -88,7 +88,9 @@ Agent::Agent(Loop& loop, NodeSystem& system, std::shared_ptr<slurm::Cluster> slu
 Agent::~Agent() = default;
 
 void Agent::open_scratch() {
-  make_scratch(scratch_);
+  files::make_private_folder(scratch_.folder);
+  if (const auto& local = config_.checkpoint.local; local != "none")
+    files::make_private_folder(local_level_folder(local, run_.path));
   claim_ = claim_scratch(scratch_, run_, config_.checkpoint.local);
   local_.reset();  // its path is free for the next one
   local_ =

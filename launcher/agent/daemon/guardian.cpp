@@ -158,7 +158,7 @@ int guard(const RunDir& run, const std::string& node) {
   for (const int signal : {SIGCHLD, liveness()}) sigaddset(&awaited, signal);
   sigprocmask(SIG_BLOCK, &awaited, nullptr);
   const Scratch scratch = scratch_of(run, node);
-  make_scratch(scratch);
+  files::make_private_folder(scratch.folder);
   // The locks are held between two agents too.
   const files::Fd claim = hold_scratch(scratch), alone = hold_node(scratch);
   const bool reaches_slurm = slurm::find_tools();

@@ -35,16 +35,6 @@ namespace {
 
 constexpr Millis rest_after_failure{30000};  // a partner that does not answer must not hold up every step
 
-void make_private(const fs::path& folder) {
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    throw system_error("cannot create " + folder.string(), errno);
-  struct stat facts {};
-  if (::lstat(folder.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode) || facts.st_uid != ::getuid() ||
-      (facts.st_mode & 077) != 0)
-    throw Error(Exit::runtime, "cannot use " + folder.string(),
-                "it exists and is not this user's private folder", "Remove it?");
-}
-
 /// The rank waits at its seal until this is written: then its state is at the partner, or it is not to be had
 /// there.
 void deal_with(const fs::path& of_rank, int attempt, std::int64_t step) {
@@ -75,7 +65,7 @@ std::string text_or_nothing(const fs::path& path) {
 }  // namespace
 
 fs::path buffers_folder(const std::string& local, const RunDir& run, const std::string& node) {
-  return local_level_folder(local == "auto" ? "/dev/shm" : local, run.path) / ("buffers-" + node);
+  return local_level_folder(local, run.path) / ("buffers-" + node);
 }
 
 struct Mover::State {
@@ -259,13 +249,13 @@ Mover::Mover(control::Loop& loop, fs::path folder, const control::Key& secret, c
   State& state = *state_;
   state.folder = std::move(folder);
   state.key = mover_key(secret);
-  make_private(state.folder.parent_path());
+  files::make_private_folder(state.folder.parent_path());
   const std::string run = control::to_hex(control::mac(secret, "buffers"));
   if (text_or_nothing(state.folder / "run") != run) {
     std::error_code ignored;
     fs::remove_all(state.folder, ignored);
   }
-  make_private(state.folder);
+  files::make_private_folder(state.folder);
   files::replace_atomically(state.folder / "run", run);
   const auto told = json::parse(text_or_nothing(state.folder / "attempt"), nullptr, false);
   if (told.is_object())

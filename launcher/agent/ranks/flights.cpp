@@ -40,9 +40,9 @@ std::vector<control::RankFlight> Flights::report(const LocalRanks& ranks, int at
 }
 
 void remove_flight_records(const std::filesystem::path& run_dir, int attempt) {
-  const auto folder = flight_record(run_dir, 0, 0).parent_path();
+  const auto folder = node_folder(run_dir);
   for (const auto& name : files::list(folder)) {
-    const auto of = attempt_of_flight_record(run_dir, name);
+    const auto of = attempt_of_flight_record(name);
     std::error_code ignored;  // files of others stay
     if (of && *of < attempt) std::filesystem::remove(folder / name, ignored);
   }

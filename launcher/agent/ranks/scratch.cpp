@@ -7,12 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <sstream>
 
-#include "launcher/agent/ranks/flights.hpp"
 #include "launcher/agent/ranks/run_processes.hpp"
-#include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
@@ -21,21 +18,10 @@ namespace holdfast::launcher {
 namespace fs = std::filesystem;
 
 Scratch scratch_of(const RunDir& run, const std::string& node) {
-  const std::string path = run.path.string();
-  char hash[17];
-  std::snprintf(hash, sizeof hash, "%016llx",
-                static_cast<unsigned long long>(mix64(hash_name(path.data(), path.size()))));
-  return {fs::path("/dev/shm") / ("holdfast-" + std::to_string(::getuid()) + "-" + hash), node};
+  return {node_folder(run.path), node};
 }
 
 namespace {
-
-/// It is this user's own folder, into which no other user can write.
-bool is_private(const fs::path& folder) {
-  struct stat facts {};
-  return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::getuid() &&
-         (facts.st_mode & 077) == 0;
-}
 
 /// The claim of a scratch folder that may be anybody's: a FIFO in its place must not block us, and a text of
 /// another user must not decide what is removed. Throws Error when it is not this user's regular file.
@@ -59,14 +45,6 @@ std::string text_of_claim(const files::Fd& claim) {
 
 RunDir settings_of(const Scratch& scratch, const RunDir& run) {
   return files::is_there(scratch.settings().nodes()) ? scratch.settings() : run;
-}
-
-void make_scratch(const Scratch& scratch) {
-  if (::mkdir(scratch.folder.c_str(), 0700) != 0 && errno != EEXIST)
-    throw system_error("cannot create " + scratch.folder.string(), errno);
-  if (!is_private(scratch.folder))
-    throw Error(Exit::runtime, "cannot use " + scratch.folder.string(),
-                "it exists and is not this user's private folder", "Remove it");
 }
 
 files::Fd hold_scratch(const Scratch& scratch) {
@@ -97,7 +75,8 @@ void sweep_node(const Scratch& own) {
   for (const auto& name : files::list("/dev/shm")) {
     const Scratch other{fs::path("/dev/shm") / name, ""};
     // The name alone proves nothing: any user may have created it.
-    if (!name.starts_with(prefix) || other.folder == own.folder || !is_private(other.folder)) continue;
+    if (!name.starts_with(prefix) || other.folder == own.folder || !files::is_private_folder(other.folder))
+      continue;
     try {
       const files::Fd claim = foreign_claim(other);
       if (::flock(claim.get(), LOCK_EX | LOCK_NB) != 0) continue;  // it is in use
@@ -107,7 +86,6 @@ void sweep_node(const Scratch& own) {
       const RunDir run{path};
       if (lives_here(run)) continue;
       log::info("removing files that {} left on this node", path);
-      remove_flight_records(run.path, INT32_MAX);
       remove_local_level(run, local);
       fs::remove_all(other.folder);
     } catch (const std::exception&) {  // it is not ours, or another process is creating or removing it
@@ -134,7 +112,7 @@ bool remove_scratch(const Scratch& scratch) {
 
 void remove_local_level(const RunDir& run, const std::string& local) {
   if (local == "none") return;
-  const fs::path folder = local_level_folder(local == "auto" ? "/dev/shm" : local, run.path);
+  const fs::path folder = local_level_folder(local, run.path);
   std::error_code error;
   fs::remove_all(folder, error);
   if (error) log::warn("cannot remove {}: {}", folder.string(), error.message());

@@ -8,7 +8,7 @@
 
 namespace holdfast::launcher {
 
-/// /dev/shm/holdfast-UID-HASH, HASH of the run directory's path: the same on every node.
+/// `folder`: node_folder() of the run (run_dir.hpp), made by files::make_private_folder().
 struct Scratch {
   std::filesystem::path folder;
   std::string node;
@@ -35,8 +35,6 @@ struct Scratch {
 Scratch scratch_of(const RunDir& run, const std::string& node);
 /// Where to read the run's settings: the copies, or where there are none `run`.
 RunDir settings_of(const Scratch& scratch, const RunDir& run);
-/// Creates it, 0700; an Error when the name is taken by another user.
-void make_scratch(const Scratch& scratch);
 /// A shared lock: the folder is in use while the descriptor is open.
 files::Fd hold_scratch(const Scratch& scratch);
 /// Only one guardian on the node holds this; throws Error (transient) when another one does.
@@ -44,7 +42,7 @@ files::Fd hold_node(const Scratch& scratch);
 /// As hold_scratch(), and writes into the folder which run it belongs to. `local`: checkpoint.local.
 files::Fd claim_scratch(const Scratch& scratch, const RunDir& run, const std::string& local);
 /// Removes files of this user's other runs from the memory of this node, for runs that were killed: scratch
-/// folder, flight records and local level of every run without a lock of an agent and without a process.
+/// folder and local level of every run without a lock of an agent and without a process.
 void sweep_node(const Scratch& own);
 /// Removes the files of this node, and the folder, unless another agent of the run uses it: then returns
 /// false.

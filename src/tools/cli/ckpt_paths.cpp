@@ -48,8 +48,7 @@ fs::path local_of(const RunDir& run) {
     if (files::is_there(run.config())) local = config::load(run.config()).config.checkpoint.local;
   } catch (const Error&) {  // of another version: where it is by default, then
   }
-  if (local == "none") return {};
-  return local == "auto" ? fs::path("/dev/shm") : fs::path(local);
+  return local == "none" ? fs::path() : fs::path(local);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace holdfast::train {
 std::optional<std::filesystem::path> local_folder_of(const Setup& setup) {
   const std::string& local = setup.config.checkpoint.local;
   if (local == "none" || (local == "auto" && !setup.place.agent)) return std::nullopt;
-  return local_level_folder(local == "auto" ? "/dev/shm" : local, setup.dir.path);
+  return local_level_folder(local, setup.dir.path);
 }
 
 void remove_local_folder(const Setup& setup) noexcept {

@@ -9,6 +9,7 @@
 #include "src/base/bundle.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/lock_pages.hpp"
 #include "src/base/log.hpp"
 #include "src/base/parallel.hpp"
@@ -80,6 +81,16 @@ void leave_within(std::chrono::seconds limit, int code, const device::Device& de
   }).detach();
 }
 
+/// Without a place for it, this process alone can read its record.
+void record_flight(comm::MpiSession& session, const RunDir& dir, int attempt) {
+  try {
+    files::make_private_folder(node_folder(dir.path));
+    session.record_flight(flight_record(dir.path, attempt, session.rank()));
+  } catch (const Error& error) {
+    log::warn("the collectives of this rank cannot be shown if it hangs: {}", error.what());
+  }
+}
+
 void train(const Arguments& arguments, comm::MpiSession& session, const std::optional<RankEnv>& agent,
            FailureReport& report) {
   control::RankLink& link = *report.link;
@@ -87,8 +98,7 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
   Setup setup = read_setup(arguments, find_place(session, agent));
   // Longer than the supervisor waits, so that it names the rank that hangs before its peers give up.
   const auto& limits = setup.config;
-  if (limits.trace.flight_recorder)
-    session.record_flight(flight_record(setup.dir.path, agent ? agent->attempt : 0, session.rank()));
+  if (limits.trace.flight_recorder) record_flight(session, setup.dir, agent ? agent->attempt : 0);
   const std::chrono::seconds limit(2 * limits.supervise.step_s + limits.checkpoint.commit_s);
   auto host = session.world({.limit = limit, .explain = !agent});  // an agent reads the record itself
   const Place& place = setup.place;

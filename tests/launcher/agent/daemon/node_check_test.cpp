@@ -113,7 +113,7 @@ class SweepTest : public testing::Test {
  protected:
   SweepTest() {
     for (const auto& run : {own, dead, living}) {
-      make_scratch(scratch_of(run, "n1"));
+      files::make_private_folder(scratch_of(run, "n1").folder);
       files::fs::create_directories(local_level_folder("/dev/shm", run.path));
       std::ofstream(flight_record(run.path, 2, 0)) << "x";
     }
@@ -122,7 +122,6 @@ class SweepTest : public testing::Test {
     for (const auto& run : {own, dead, living}) {
       files::fs::remove_all(scratch_of(run, "n1").folder);
       files::fs::remove_all(local_level_folder("/dev/shm", run.path));
-      files::fs::remove(flight_record(run.path, 2, 0));
     }
   }
   static bool all_there(const RunDir& run) {

@@ -118,7 +118,7 @@ TEST(RankStart, LogsOfAnAttempt) {
 TEST(ScratchFolder, IsRemovedByTheLastAgentInIt) {
   const control::test::Folder run;
   const Scratch one = scratch_of(RunDir{run.path}, "n1"), ten = scratch_of(RunDir{run.path}, "n10");
-  make_scratch(one), make_scratch(ten);
+  files::make_private_folder(one.folder), files::make_private_folder(ten.folder);
   for (const auto& path : {one.socket(), ten.socket(), one.pmix(1), ten.pmix(2), one.key(3), ten.key(3)})
     files::replace_atomically(path, "");
   EXPECT_FALSE(remove_scratch(one)) << "another agent lives here";
@@ -134,7 +134,7 @@ TEST(ScratchFolder, IsRemovedByTheLastAgentInIt) {
 TEST(RankRecords, TellTheNextAgentWhatTheLastOneStartedAndTheGuardianHowItEnded) {
   const control::test::Folder run;
   const Scratch one = scratch_of(RunDir{run.path}, "n1"), other = scratch_of(RunDir{run.path}, "n10");
-  make_scratch(one);
+  files::make_private_folder(one.folder);
   EXPECT_TRUE(rank_records(one).empty());
   keep_rank_record(one, {3, 1, 1000, {}}), keep_rank_record(one, {4, 1, 1001, {}});
   keep_rank_record(other, {5, 1, 1002, {}});

@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "src/base/files.hpp"
 #include "src/base/run_dir.hpp"
 #include "tests/control/loop_thread.hpp"
 
@@ -19,7 +20,8 @@ using namespace std::chrono_literals;
 
 class FlightsTest : public testing::Test {
  protected:
-  ~FlightsTest() override { remove_flight_records(folder_.path, INT32_MAX); }
+  FlightsTest() { files::make_private_folder(node_folder(folder_.path)); }
+  ~FlightsTest() override { std::filesystem::remove_all(node_folder(folder_.path)); }
   /// A rank that has reported its progress.
   LocalRank& speaking(int rank, Clock::time_point at, int attempt = 2) {
     LocalRank& r = ranks_.at(rank, attempt);
@@ -99,6 +101,7 @@ TEST_F(FlightsTest, ADamagedOrForeignRecordIsNone) {
 
 TEST_F(FlightsTest, RecordsOfOlderAttemptsAreRemovedAndNoOthers) {
   const std::filesystem::path other_run = folder_.path.string() + "x";
+  files::make_private_folder(node_folder(other_run));
   std::vector<std::filesystem::path> old, kept;
   for (const int rank : {0, 17}) {
     for (const int attempt : {0, 1, 2}) old.push_back(flight_record(folder_.path, attempt, rank));
@@ -114,8 +117,7 @@ TEST_F(FlightsTest, RecordsOfOlderAttemptsAreRemovedAndNoOthers) {
   remove_flight_records(folder_.path, INT32_MAX);
   EXPECT_FALSE(exists(flight_record(folder_.path, 11, 17)));
   EXPECT_TRUE(exists(flight_record(other_run, 1, 17)));
-  remove_flight_records(other_run, INT32_MAX);
-  std::filesystem::remove(kept.back());
+  std::filesystem::remove_all(node_folder(other_run));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class LogSpoolTest : public testing::Test {
  protected:
   LogSpoolTest() : run{folder.path / "run"}, scratch{scratch_of(run, "n0")} {
     files::fs::create_directories(run.logs());
-    make_scratch(scratch);
+    files::make_private_folder(scratch.folder);
   }
   ~LogSpoolTest() override {
     close();
