@@ -13,6 +13,7 @@
 namespace holdfast::checkpoint {
 
 inline constexpr const char* commit_record_name = "commit.json";
+inline constexpr int first_version_with_commit_record = 5;  ///< of the format of the checkpoint
 
 struct CommitRecord {
   std::int64_t step = 0;

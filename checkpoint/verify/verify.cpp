@@ -76,7 +76,7 @@ class Verifier {
       if (digests[t] != manifest_.digests[t])
         problem("tensor " + manifest_.tensors[t].name + " has digest " + digest_text(digests[t]) +
                 ", the manifest says " + digest_text(manifest_.digests[t]));
-    commit_record(manifest_);
+    commit_record(manifest_, manifest_.version);
     for (const std::string& text : problems_seen_by_hdf5(step_dir_, manifest_, openable_)) problem(text);
     return result_;
   }
@@ -90,7 +90,7 @@ class Verifier {
     result_.files = static_cast<std::int64_t>(manifest.files.size());
     result_.unreadable = read.unreadable;
     for (const std::string& text : read.problems) problem(text);
-    commit_record(manifest);
+    commit_record(manifest, files_version);
     return result_;
   }
 
@@ -184,11 +184,15 @@ class Verifier {
     openable_.push_back(info.file);
   }
 
-  /// Nobody needs it to read the state; what it says has to be true all the same.
+  /// The state can be read without it; what it says has to be true all the same.
   template <class AnyManifest>
-  void commit_record(const AnyManifest& manifest) {
+  void commit_record(const AnyManifest& manifest, int version) {
     try {
       const auto record = read_commit_record(step_dir_);
+      if (!record && version >= first_version_with_commit_record)
+        result_.remarks.push_back(std::string(commit_record_name) +
+                                  ": it is missing (the state is whole without it; lists and retention take the "
+                                  "manifest's time)");
       if (record && *record != commit_record_of(manifest, text_, record->committed))
         problem(std::string(commit_record_name) + ": it is not that of this manifest");
     } catch (const Damaged& e) {

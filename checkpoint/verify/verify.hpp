@@ -12,6 +12,7 @@ namespace holdfast::checkpoint {
 
 struct Verified {
   std::vector<std::string> problems;  ///< one sentence each; empty: the checkpoint is good
+  std::vector<std::string> remarks;   ///< one sentence each: what is not as it was written, and does no harm
   bool unreadable = false;  ///< something could not be read now: what is said of that proves no damage
   std::int64_t bytes = 0, blocks = 0;  ///< checked
   std::int64_t files = 0;              ///< checked, of another program; those have no blocks

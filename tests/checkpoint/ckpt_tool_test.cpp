@@ -66,6 +66,14 @@ TEST_F(CkptTool, lists) {
   EXPECT_THAT(times,
               AllOf(HasSubstr("committed"), HasSubstr("  unknown  "), HasSubstr("  2026-11-18T11:06:40Z  ")));
 
+  const auto verified = output_of([&](auto& out) { return tool::ckpt_verify(run, true, out); });
+  EXPECT_EQ(verified.first, 0) << "the state is whole";
+  const auto verdicts = nlohmann::json::parse(verified.second)["checkpoints"];
+  EXPECT_EQ(verdicts[0]["remarks"].size(), 0u);
+  EXPECT_THAT(verdicts[1]["remarks"].dump(), HasSubstr("commit.json: it is missing"));
+  EXPECT_THAT(output_of([&](auto& out) { return tool::ckpt_verify(run, false, out); }).second,
+              HasSubstr("commit.json: it is missing"));
+
   fs::resize_file(checkpoints / "step-00000010" / "shard-00001.h5", 100);
   const auto [code2, text2] = output_of([&](auto& out) { return tool::ckpt_ls(checkpoints, false, out); });
   EXPECT_EQ(code2, 0);

@@ -220,10 +220,9 @@ const char* word_of(const checkpoint::Verified& result) {
 }
 
 Json verdict_json(const fs::path& step_dir, const checkpoint::Verified& result) {
-  Json problems = Json::array();
-  for (const std::string& problem : result.problems) problems.push_back(problem);
   return {{"path", step_dir.string()}, {"verdict", word_of(result)}, {"bytes", result.bytes},
-          {"blocks", result.blocks},   {"files", result.files},      {"problems", problems}};
+          {"blocks", result.blocks},   {"files", result.files},      {"problems", result.problems},
+          {"remarks", result.remarks}};
 }
 
 /// Of a run that saves its newest step again (after a resume, for one) that step is whole a little later.
@@ -246,7 +245,8 @@ void print_verdict(const fs::path& step_dir, const checkpoint::Verified& result,
                        result.files > 0 ? "files" : "blocks");
   else
     out << fmt::format("{}: {}\n", step_dir.string(), result.unreadable ? "NOT READABLE" : "DAMAGED");
-  for (const std::string& problem : result.problems) out << "  " << harmless(problem) << '\n';
+  for (const auto* list : {&result.problems, &result.remarks})
+    for (const std::string& text : *list) out << "  " << harmless(text) << '\n';
 }
 
 }  // namespace
