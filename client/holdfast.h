@@ -141,7 +141,8 @@ HF_API const void* hf_load(const char* name, size_t* bytes);
 
 /* The rank has done all its steps; the process then ends with 0. */
 HF_API void hf_finished(int64_t step);
-/* The rank gives up; the process then ends with `exit_code`. `text` is the reason, for people. */
+/* The rank gives up; the process then ends with `exit_code`. `text` is the reason, for people. With the codes
+ * 2, 3, 4 and 93 the rank says that every further attempt would end so: the run then ends with that code. */
 HF_API void hf_failed(int exit_code, const char* text);
 
 #ifdef __cplusplus

@@ -83,7 +83,7 @@ class Case {
 
   void add(const RankEnd& end, const std::vector<SeenSign>& signs) {
     Cause c;
-    const Meaning meaning = meaning_of(end.rank, end.status, output_of(end, signs));
+    const Meaning meaning = meaning_of(end.rank, end.status, output_of(end, signs), end.our_codes);
     c.kind = meaning.kind, c.weight = c.kind->weight, c.blame = c.kind->blame,
     c.ends_node = c.kind->ends_node;
     c.killed = end.status == 128 + SIGKILL || end.status == -1;

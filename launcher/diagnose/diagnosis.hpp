@@ -21,6 +21,9 @@ struct RankEnd {
   int status = 0;   ///< exit code, 128 + signal, -1: vanished
   std::string why;  ///< its own error, if it reported one
   double at = 0;
+  /// Its exit code means what Holdfast's mean (src/base/error.hpp): it is our trainer, or has reported the
+  /// code by the client. Of any other program 2, 3, 4 and 93 are exit codes like all others.
+  bool our_codes = false;
 };
 
 struct Diagnosis {

@@ -133,13 +133,6 @@ const SignKind* kind_of_line(const std::string& line) {
   return nullptr;
 }
 
-/// An exit code that is used on purpose: another try on any node ends the same way.
-bool final_exit_code(int status) {
-  for (const Exit code : {Exit::usage, Exit::impossible, Exit::unhealthy, Exit::no_requeue})
-    if (status == static_cast<int>(code)) return true;
-  return false;
-}
-
 const char* kind_of_status(int status, bool output) {
   switch (status) {
     case -1:
@@ -167,7 +160,6 @@ const char* kind_of_status(int status, bool output) {
     case 128 + SIGPIPE:  // the reader has ended
       return "terminated";
   }
-  if (final_exit_code(status)) return "refused";
   return output ? "own_error" : "exit_code";
 }
 
@@ -194,7 +186,13 @@ std::vector<int> ranks_named_in(const std::string& line, int writer) {
 
 }  // namespace
 
-Meaning meaning_of(int rank, int status, std::string_view said) {
+bool is_final(int status) {
+  for (const Exit code : {Exit::usage, Exit::impossible, Exit::unhealthy, Exit::no_requeue})
+    if (status == static_cast<int>(code)) return true;
+  return false;
+}
+
+Meaning meaning_of(int rank, int status, std::string_view said, bool our_codes) {
   if (said.size() > max_text) said.remove_prefix(said.size() - max_text);
   Meaning best;
   std::string last_line;
@@ -211,11 +209,12 @@ Meaning meaning_of(int rank, int status, std::string_view said) {
     best.line = line;
     best.peers = std::string_view(kind->name) == "peer_lost" ? ranks_named_in(low, rank) : std::vector<int>{};
   }
-  const SignKind* by_status = kind_called(kind_of_status(status, !last_line.empty()));
+  const bool refuses = our_codes && is_final(status);
+  const SignKind* by_status = kind_called(refuses ? "refused" : kind_of_status(status, !last_line.empty()));
   // A process that is ended from outside does not write why; other programs write their error last. A message
   // about a lost peer says more than the status of the rank that wrote it; an exit code that means "do not
   // try again" says more than the message.
-  if (!best.kind || (final_exit_code(status) && best.kind->weight < by_status->weight))
+  if (!best.kind || (refuses && best.kind->weight < by_status->weight))
     return {by_status, by_status->blame == Blame::nothing ? "" : last_line, {}};
   return best;
 }

@@ -132,7 +132,7 @@ struct AttemptPlanned {
                  expected("because", &AttemptPlanned::because,
                           "the row of the table of decisions (`launcher/supervise/policy.cpp`)"),
                  if_set("wait_s", &AttemptPlanned::wait_s,
-                        "that the start waits, after attempts that the infrastructure ended", "s"));
+                        "that the start waits, after attempts that the infrastructure ended or that failed at their start", "s"));
 };
 
 struct AttemptStarted {

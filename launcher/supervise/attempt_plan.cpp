@@ -28,7 +28,9 @@ std::vector<int> placement_to_begin_with(const Roster& roster, const RunState& s
   return state.attempted() ? placement : with_better_nodes(roster, state, std::move(placement));
 }
 
-double wait_before_next(const RunState& state) { return state.attempted() ? wait_after(state.setbacks) : 0; }
+double wait_before_next(const RunState& state) {
+  return state.attempted() ? std::max(wait_after(state.setbacks), wait_after_false(state.false_starts)) : 0;
+}
 
 std::vector<Event> plan_events(const Decision& decision, const std::vector<int>& placement_before,
                                int attempt, const Roster& roster, const RunState& state,

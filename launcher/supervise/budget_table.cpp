@@ -136,6 +136,7 @@ CauseKind cause_kind_of(const Failure& f) {
 std::span<const BudgetRow> budget_table() { return budgets; }
 
 const BudgetRow* used_up(CauseKind kind, const RunState& state, const Limits& limits) {
+  if (kind == CauseKind::program && may_come_back(state, limits)) return nullptr;
   const auto row = std::find_if(budgets.begin(), budgets.end(), [&](const BudgetRow& r) {
     return r.kind == kind && r.exit_code != 0 && r.used_up(state, limits, "");
   });
@@ -149,6 +150,12 @@ bool failed_too_often(const std::string& node, const RunState& state, const Limi
 
 double wait_after(int setbacks) {
   return setbacks <= 0 ? 0 : std::min(60.0, std::ldexp(1.0, std::min(setbacks - 1, 10)));
+}
+
+double wait_after_false(int starts) { return std::min(15.0, wait_after(starts)); }
+
+bool may_come_back(const RunState& state, const Limits& limits) {
+  return state.false_starts > 0 && state.last_at - state.false_since < limits.start_s;
 }
 
 }  // namespace holdfast::launcher

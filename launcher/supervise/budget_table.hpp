@@ -40,12 +40,18 @@ struct BudgetRow {
   std::string (*says)(const RunState& state, const config::Supervise& limits);
 };
 std::span<const BudgetRow> budget_table();
-/// The first budget of this kind that is used up and ends the run; nothing: the run goes on.
+/// The first budget of this kind that is used up and ends the run; nothing: the run goes on. Those of the
+/// program do not end it while may_come_back().
 const BudgetRow* used_up(CauseKind kind, const RunState& state, const config::Supervise& limits);
 /// max_node_failures is reached: other nodes are taken, if there are any.
 bool failed_too_often(const std::string& node, const RunState& state, const config::Supervise& limits);
 
 /// Seconds to wait before the next attempt, after `setbacks` of them: 1, doubled each time, at most 60.
 double wait_after(int setbacks);
+/// The same after RunState::false_starts: at most 15, since more of them must fit into supervise.start_s.
+double wait_after_false(int starts);
+/// What the program needs at its start may still come back: for supervise.start_s since it first failed so,
+/// no budget of the program ends the run.
+bool may_come_back(const RunState& state, const config::Supervise& limits);
 
 }  // namespace holdfast::launcher

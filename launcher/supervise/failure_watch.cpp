@@ -78,6 +78,7 @@ Failure FailureWatch::diagnosed(const std::vector<int>& placement) const {
   const auto own =
       std::find_if(ends_.begin(), ends_.end(), [&](const RankEnd& e) { return e.rank == f.rank; });
   f.status = own == ends_.end() ? 0 : own->status;
+  f.our_codes = own != ends_.end() && own->our_codes;
   // The exit code alone may only mean that a rank has lost its agent.
   f.later = f.cause == "checkpoint_unreadable" &&
             std::any_of(ends_.begin(), ends_.end(),

@@ -6,6 +6,7 @@
 #include <array>
 #include <set>
 
+#include "launcher/diagnose/output_patterns.hpp"
 #include "launcher/supervise/budget_table.hpp"
 #include "launcher/supervise/placement.hpp"
 #include "src/base/error.hpp"
@@ -54,10 +55,7 @@ constexpr std::array table = {
 };
 
 int final_code(const Failure& f) {
-  if (f.kind != Kind::rank_exited) return 0;
-  for (const Exit exit : {Exit::usage, Exit::impossible, Exit::unhealthy, Exit::no_requeue})
-    if (f.status == code(exit)) return f.status;
-  return 0;
+  return f.kind == Kind::rank_exited && f.our_codes && is_final(f.status) ? f.status : 0;
 }
 
 /// The placement with a spare that is not a suspect itself: replacing one suspect by another gains nothing.
@@ -91,6 +89,15 @@ std::string no_spare(const Situation& s) {
                                      fmt::join(unfit, "; "));
 }
 
+/// That the program had worked, and how long it was waited for what it needs.
+std::string tried_for(const RunState& s) {
+  if (s.false_starts == 0) return "";
+  return fmt::format(
+      ", though the program had worked before; it was tried again for {:.0f} s "
+      "(supervise.start_s)",
+      s.last_at - s.false_since);
+}
+
 RunOutcome outcome_of(const PolicyRow& row, const PolicyFacts& facts, const Situation& s,
                       const Failure& failure) {
   RunOutcome outcome;
@@ -111,10 +118,11 @@ RunOutcome outcome_of(const PolicyRow& row, const PolicyFacts& facts, const Situ
   } else if (outcome.exit_code == code(Exit::out_of_spares)) {
     outcome.status = "out_of_spares", outcome.why += "; " + no_spare(s);
   } else if (facts.same_again) {
-    outcome.why += "; another try would fail the same way on any node";
+    outcome.why += "; another try would fail the same way on any node" + tried_for(s.state);
   } else if (facts.used_up) {
     if (outcome.exit_code == code(Exit::transient)) outcome.status = "requeued";
-    outcome.why = fmt::format("{}; last: {}", facts.used_up->says(s.state, s.limits), failure.evidence);
+    outcome.why = fmt::format("{}{}; last: {}", facts.used_up->says(s.state, s.limits), tried_for(s.state),
+                              failure.evidence);
   }
   return outcome;
 }
@@ -224,7 +232,7 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
   const auto lost = [&](int n) { return s.state.lost.contains(s.roster.nodes[n].name); };
   PolicyFacts facts;
   facts.final_code = final_code(failure);
-  facts.same_again = failure.same_again;
+  facts.same_again = failure.same_again && !may_come_back(s.state, s.limits);
   facts.later = failure.later;
   facts.used_up = used_up(cause_kind_of(failure), s.state, s.limits);
   facts.short_of_nodes = std::any_of(s.placement.begin(), s.placement.end(), lost);

@@ -31,10 +31,11 @@ struct Failure {
   Kind kind = Kind::rank_exited;
   int node = -1;  ///< culprit; -1: none in particular
   int rank = -1;
-  int status = 0;        ///< rank_exited: exit code or 128 + signal
-  bool later = false;    ///< ranks have waited in vain for a checkpoint that cannot be read
-  std::string evidence;  ///< in words
-  double silent_s = 0;   ///< node_lost: since its last sign of life
+  int status = 0;          ///< rank_exited: exit code or 128 + signal
+  bool our_codes = false;  ///< rank_exited: RankEnd::our_codes
+  bool later = false;      ///< ranks have waited in vain for a checkpoint that cannot be read
+  std::string evidence;    ///< in words
+  double silent_s = 0;     ///< node_lost: since its last sign of life
   /// The diagnosis, where there is one.
   Blame blame = Blame::nothing;
   bool ends_node = false, same_again = false;

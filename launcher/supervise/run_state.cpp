@@ -30,13 +30,19 @@ void count_program(RunState& s, const AttemptRecord& a, const events::AttemptEnd
     s.refused.insert(a.begins_from);
 }
 
+/// The program that has worked ended before it could do anything: it had no state yet; of one that does not
+/// report, it had not run for supervise.assumed_progress_s. A hang or a comparison has no status.
+bool is_false_start(const AttemptRecord& a, const events::AttemptEnded& e) {
+  return e.kind == "program" && e.status != 0 && (a.reports ? !a.restored : !e.progress_assumed);
+}
+
 /// One function for each event, and none for all others: an event without one does not compile.
 class Fold {
  public:
   Fold(RunState& state, const Envelope& at) : s(state), at_(at) {}
 
   void operator()(const events::LeaderElected& e) const;
-  void operator()(const events::SettingsChanged&) const { s.unjudged_s = 0; }
+  void operator()(const events::SettingsChanged& e) const;
   void operator()(const events::SharedReturned&) const {}
   void operator()(const events::AttemptPlanned& e) const;
   void operator()(const events::StateChosen& e) const {
@@ -149,15 +155,23 @@ void Fold::operator()(const events::LeaderElected& e) const {
   if (s.over_for_good()) {
     s.no_progress = s.restarts = s.same_step_count = 0;
     s.unjudged_s = 0;
+    s.worked = false;
     end_setbacks(s);
   }
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.health.clear(), s.slow.clear();
   s.setback_s = 0;  // the time is each job's; its waits go on growing
-  s.pace.clear();   // other nodes, and perhaps other settings
+  s.false_starts = 0;
+  s.pace.clear();  // other nodes, and perhaps other settings
   s.evicting.clear();
   s.evicting_since.reset();
   s.paused = false;
   s.outcome.reset(), s.drain.reset();
+}
+
+void Fold::operator()(const events::SettingsChanged& e) const {
+  s.unjudged_s = 0;
+  // Another program, environment or directory has not worked yet.
+  for (const auto& [key, values] : e.settings) s.worked = s.worked && !key.starts_with("rank.");
 }
 
 void Fold::operator()(const events::AttemptPlanned& e) const {
@@ -225,6 +239,14 @@ void Fold::operator()(const events::AttemptEnded& e) const {
     s.same_step_count = 0;  // what ended the others there does not always
   if (moved || e.progress_assumed) s.no_progress = 0;
   if (moved || long_run || e.kind == "program") end_setbacks(s);
+  if (moved || e.progress_assumed || a->first_step_at) {
+    s.worked = true;
+    s.false_starts = 0;
+  } else if (s.worked && is_false_start(*a, e)) {
+    if (++s.false_starts == 1) s.false_since = a->planned_at;
+  } else if (e.kind == "program") {
+    s.false_starts = 0;
+  }
   if (e.kind == "program") {
     count_program(s, *a, e, moved || e.progress_assumed);
   } else if (e.kind == "infrastructure" && !moved && !long_run) {

@@ -99,8 +99,14 @@ struct RunState {
   std::string same_error;       ///< ... with this error ...
   int same_step_count = 0;      ///< ... and how many in a row ended so
   std::set<StateName> refused;  ///< with which the program has ended again and again, without a new step
-  int setbacks = 0;             ///< attempts in a row that the infrastructure ended before a new step
-  double setback_s = 0;         ///< their starts and waits in this job
+  /// An attempt of this program has made progress, as far as is known: what it needs was there.
+  bool worked = false;
+  /// Attempts in a row, after one that worked, that the program ended before they could do anything: what it
+  /// needs at its start may be away for a while.
+  int false_starts = 0;
+  double false_since = 0;  ///< Unix seconds: when the first of them was planned
+  int setbacks = 0;        ///< attempts in a row that the infrastructure ended before a new step
+  double setback_s = 0;    ///< their starts and waits in this job
   std::map<std::string, events::KnownPace> pace;  ///< of this job; by phase, and "step" for whole steps
   /// No silence is taken for a hang before an attempt has shown signs of life for so long. 0: it is.
   double unjudged_s = 0;

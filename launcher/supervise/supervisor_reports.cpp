@@ -88,7 +88,8 @@ void Supervisor::rank_started(int node, const control::RankStarted& what) {
 }
 
 void Supervisor::rank_failed(int node, const control::RankFailed& what) {
-  if (is_of_attempt(what.attempt, what.rank)) take_end({what.rank, node, what.exit_code, what.why, now_});
+  if (is_of_attempt(what.attempt, what.rank))
+    take_end({what.rank, node, what.exit_code, what.why, now_, true});
 }
 
 void Supervisor::rank_exited(int node, const control::RankExited& what) {
@@ -99,7 +100,7 @@ void Supervisor::rank_exited(int node, const control::RankExited& what) {
   // Only the first one: when a node is lost, every other rank ends too, and each event waits for the disk.
   if (!failures_.pending() && !signalled())
     record(events::RankExited{what.attempt, what.rank, name(node), what.status});
-  take_end({what.rank, node, what.status, "", now_});
+  take_end({what.rank, node, what.status, "", now_, facts_.own_trainer});
 }
 
 /// The exit code after a signal says little: some programs save and end with 0, others are ended by it. And
@@ -115,6 +116,7 @@ void Supervisor::take_end(RankEnd end) {
   failure.node = end.node;
   failure.rank = end.rank;
   failure.status = end.status;
+  failure.our_codes = end.our_codes;
   failures_.take_end(std::move(end));
   suspect(failure);
 }

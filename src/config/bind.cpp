@@ -150,7 +150,9 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("supervise.leader_silence_ms", &C::supervise, &Supervise::leader_silence_ms,
         "when the leader is silent for so long, another agent is elected", at_least(1));
   t.add("supervise.start_s", &C::supervise, &Supervise::start_s,
-        "s from the start of an attempt in which all ranks must connect", at_least(1));
+        "s from the start of an attempt in which all ranks must connect, and for which what a program has "
+        "started with before may be away",
+        at_least(1));
   t.add("supervise.step_s", &C::supervise, &Supervise::step_s, "a rank without progress for so long is hung",
         at_least(1));
   t.add("supervise.hang_factor", &C::supervise, &Supervise::hang_factor,

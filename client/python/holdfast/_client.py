@@ -211,7 +211,8 @@ class Client:
         self._say_last("finished", state=state)
 
     def failed(self, text: str, exit_code: int = 1) -> None:
-        """The rank gives up; the process then ends with `exit_code`. `text` is what people are shown."""
+        """The rank gives up; the process then ends with `exit_code`. `text` is what people are shown. With the codes
+        2, 3, 4 and 93 the rank says that every further attempt would end so: the run then ends with that code."""
         self._say_last("failed", exit_code=exit_code if 0 <= exit_code <= 255 else 1, why=_cut(str(text)))
 
     def close(self) -> None:

@@ -100,8 +100,11 @@ TEST(Diagnosis, TwoNodesMayFailAtOnce) {
 }
 
 TEST(Diagnosis, WhatEndsTheSameWayAgain) {
-  EXPECT_TRUE(diagnose({end(3, 2, 1, "unknown key train.stepz")}, {}).same_again);
-  EXPECT_TRUE(diagnose({end(3, 93, 1)}, {}).same_again);
+  const auto refuses = [](RankEnd of) { return of.our_codes = true, of; };
+  EXPECT_TRUE(diagnose({refuses(end(3, 2, 1, "unknown key train.stepz"))}, {}).same_again);
+  EXPECT_TRUE(diagnose({refuses(end(3, 93, 1))}, {}).same_again);
+  EXPECT_FALSE(diagnose({end(3, 2, 1, "can't open file 'train.py'")}, {}).same_again)
+      << "the exit code of a program that is not ours";
   EXPECT_FALSE(diagnose({end(3, 1, 1, "unknown key")}, {}).same_again);
   EXPECT_FALSE(diagnose({end(3, 127, 1)}, {}).same_again) << "a node may lack a mount";
   EXPECT_TRUE(diagnose({end(3, 127, 1), end(8, 127, 1.1)}, {}).same_again);

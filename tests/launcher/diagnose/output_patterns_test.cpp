@@ -16,7 +16,9 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-std::string kind(int status, const std::string& said = "") { return meaning_of(0, status, said).kind->name; }
+std::string kind(int status, const std::string& said = "", bool our_codes = false) {
+  return meaning_of(0, status, said, our_codes).kind->name;
+}
 
 TEST(SignKinds, NamesAreUniqueAndFound) {
   std::set<std::string> names;
@@ -36,9 +38,7 @@ TEST(Words, ByStatus) {
   EXPECT_EQ(kind(-1), "vanished");
   EXPECT_EQ(kind(1), "exit_code");
   EXPECT_EQ(kind(1, "it is broken"), "own_error");
-  EXPECT_EQ(kind(2), "refused");
   EXPECT_EQ(kind(75), "transient");
-  EXPECT_EQ(kind(93), "refused");
   EXPECT_EQ(kind(127), "cannot_start");
   EXPECT_EQ(kind(128 + 4), "illegal_instruction");
   EXPECT_EQ(kind(128 + 6), "aborted");
@@ -50,6 +50,15 @@ TEST(Words, ByStatus) {
   EXPECT_EQ(kind(255), "exit_code");
 }
 
+TEST(Words, HoldfastsExitCodesMeanSomethingOnlyWhereTheyAreMeant) {
+  for (const int status : {2, 3, 4, 93}) {
+    EXPECT_EQ(kind(status), "exit_code") << status;
+    EXPECT_EQ(kind(status, "train.py: error: unrecognized arguments"), "own_error") << status;
+    EXPECT_EQ(kind(status, "", true), "refused") << status;
+  }
+  for (const int status : {1, 5, 75, 127}) EXPECT_EQ(kind(status, "", true), kind(status)) << status;
+}
+
 TEST(Words, OwnTroubleBeforeAPeers) {
   const std::string both =
       "[rank3]: Connection reset by peer\nRuntimeError: CUDA error: uncorrectable ECC error "
@@ -58,7 +67,7 @@ TEST(Words, OwnTroubleBeforeAPeers) {
   EXPECT_STREQ(m.kind->name, "ecc_uncorrected");
   EXPECT_EQ(m.line, "RuntimeError: CUDA error: uncorrectable ECC error encountered");
   EXPECT_EQ(kind(134, "Connection reset by peer"), "peer_lost") << "words before the way it ended";
-  EXPECT_EQ(kind(93, "Connection reset by peer"), "refused") << "but for a code that is meant";
+  EXPECT_EQ(kind(93, "Connection reset by peer", true), "refused") << "but for a code that is meant";
 }
 
 TEST(Words, UnknownOnesAreTheLastLineOfWhoEndedByItself) {

@@ -143,6 +143,9 @@ TEST(Budgets, WaitsGrowToAMinute) {
   EXPECT_EQ(wait_after(1), 1);
   EXPECT_EQ(wait_after(6), 32);
   EXPECT_EQ(wait_after(1000), 60);
+  EXPECT_EQ(wait_after_false(0), 0);
+  EXPECT_EQ(wait_after_false(4), 8);
+  EXPECT_EQ(wait_after_false(1000), 15);
 }
 
 // What is spent, as the record says it.
@@ -235,6 +238,57 @@ TEST_F(Spending, ALongAttemptOfAProgramThatDoesNotReportBeginsAnotherRow) {
   EXPECT_EQ(state.same_step_count, 0);
   ends("program");
   EXPECT_EQ(state.same_step_count, 1);
+}
+
+TEST_F(Spending, AProgramThatHasWorkedMayStartFalsely) {
+  const auto ran = [&](double seconds, int status, const char* kind = "program", bool restored = false) {
+    event({{"event", "attempt_planned"}, {"attempt", ++number}});
+    if (restored)
+      event({{"event", "restored"}, {"attempt", number}, {"step", 0}, {"level", "fresh"}, {"digest", ""}});
+    at += seconds;
+    event({{"event", "attempt_ended"},
+           {"attempt", number},
+           {"cause", "rank failed"},
+           {"status", status},
+           {"step", 0},
+           {"kind", kind},
+           {"reports", restored},
+           {"ran_s", seconds},
+           {"progress_assumed", seconds >= 10}});
+  };
+  const config::Supervise limits;
+  ran(0.1, 2);
+  EXPECT_EQ(state.false_starts, 0) << "it has never worked";
+  ran(20, 137);
+  EXPECT_TRUE(state.worked);
+  const double since = at;
+  ran(0.1, 2), ran(1, 127);
+  EXPECT_EQ(state.false_starts, 2);
+  EXPECT_EQ(state.false_since, since);
+  EXPECT_TRUE(may_come_back(state, limits));
+  ran(1, 0, "node");
+  EXPECT_EQ(state.false_starts, 2) << "that says nothing of the program";
+  at = since + 59;
+  ran(0.5, 2);
+  EXPECT_EQ(used_up(CauseKind::program, state, limits), nullptr);
+  ran(0.5, 2);
+  EXPECT_NE(used_up(CauseKind::program, state, limits), nullptr) << "a minute is over";
+  ran(1, 0);
+  EXPECT_EQ(state.false_starts, 0) << "it was silent, and had started";
+  ran(1, 2);
+  ran(1, 1, "program", true);
+  EXPECT_EQ(state.false_starts, 0) << "it had its state";
+  ran(1, 2);
+  job("17.1");
+  EXPECT_EQ(state.false_starts, 0) << "the next job has time of its own";
+  ran(1, 2);
+  EXPECT_EQ(state.false_starts, 1);
+  ran(20, 1);
+  EXPECT_EQ(state.false_starts, 0);
+  event({{"event", "settings_changed"}, {"settings", {{"slurm.time", {{"before", "1"}, {"now", "2"}}}}}});
+  EXPECT_TRUE(state.worked);
+  event({{"event", "settings_changed"}, {"settings", {{"rank.command", {{"before", "[]"}, {"now", "[]"}}}}}});
+  EXPECT_FALSE(state.worked) << "it is another program";
 }
 
 TEST_F(Spending, AStateInMemoryWithWhichTheProgramEndsAgainIsRefused) {

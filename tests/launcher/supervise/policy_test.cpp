@@ -151,13 +151,23 @@ TEST(Policy, ANodeThatFailsAgainIsExchangedForOneThatDidNot) {
 
 TEST(Policy, FinalCodesAndBudgets) {
   RunState state;
-  for (const int code : {2, 3, 4, 93})
-    EXPECT_EQ(decided(two_units(), state, failure_of(Failure::Kind::rank_exited, 1, code)).stop->exit_code,
-              code);
+  for (const int code : {2, 3, 4, 93}) {
+    Failure failure = failure_of(Failure::Kind::rank_exited, 1, code);
+    EXPECT_FALSE(decided(two_units(), state, failure).stop) << code << " of a program that is not ours";
+    failure.our_codes = true;
+    EXPECT_EQ(decided(two_units(), state, failure).stop->exit_code, code);
+  }
   Failure again = failure_of(Failure::Kind::rank_exited, 1, 1);
   again.same_again = true;
   EXPECT_EQ(decided(two_units(), state, again).stop->exit_code, 93);
   config::Supervise limits;
+  state.worked = true;
+  state.false_starts = 1;
+  state.last_at = state.false_since + limits.start_s - 1;
+  EXPECT_FALSE(decided(two_units(), state, again).stop) << "what it needs may come back";
+  state.last_at += 1;
+  EXPECT_THAT(decided(two_units(), state, again).stop->why, testing::HasSubstr("tried again for 60 s"));
+  state.false_starts = 0;
   limits.max_without_checkpoint = 4;
   state.no_progress = 4;
   const Failure crashed = failure_of(Failure::Kind::rank_exited, 1, 1);

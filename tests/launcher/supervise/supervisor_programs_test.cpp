@@ -244,6 +244,27 @@ TEST(Programs, ThatCrashAtEveryStartComeToAnEnd) {
               HasSubstr("3 attempts in a row ended within 10 s of their start"));
 }
 
+TEST(Programs, MayUseHoldfastsExitCodesForWhatTheyLike) {
+  for (const int code : {2, 3, 4, 93}) {
+    FakeCluster c(silent());
+    ASSERT_TRUE(runs(c, 1));
+    c.run(11);
+    c.end_rank(0, code);
+    ASSERT_TRUE(runs(c, 2)) << code;
+    EXPECT_EQ(c.last("attempt_ended")["kind"], "program");
+  }
+}
+
+TEST(Programs, ThatReportAnExitCodeOfHoldfastMeanIt) {
+  FakeCluster c(speaking());
+  ASSERT_TRUE(runs(c, 1));
+  c.run(11);
+  c.tell(0, [](Supervisor& s) { s.rank_failed(0, {0, 1, 93, "the loss is not a number"}); });
+  c.run(1);
+  EXPECT_EQ(c.exit_code, 93);
+  EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("the loss is not a number"));
+}
+
 TEST(Programs, ThatCrashSoonOnManyNodesComeToAnEnd) {
   Shape setup = silent();
   setup.limits.max_same_step = 100;

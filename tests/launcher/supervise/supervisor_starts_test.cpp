@@ -106,6 +106,64 @@ TEST(Starts, AProgramThatIsNotThereIsTheProgramsFault) {
   EXPECT_EQ(c.result()["attempts"].size(), 1u);
 }
 
+/// Something that a program has started with is away for `away_s` after its first attempt; each start without
+/// it fails at once, with this end of two ranks on two nodes.
+class Away : public testing::TestWithParam<std::pair<int, const char*>> {
+ protected:
+  void starts(double away_s) {
+    back_at_ = away_s;
+    c.on_launch = [this](const Launch& what) {
+      if (what.attempt == 1 || c.now >= back_at_) return;
+      const auto [status, why] = GetParam();
+      for (const int n : {0, 1})
+        c.tell(n, [n, status, why = std::string(why), attempt = what.attempt](Supervisor& s) {
+          if (why.empty())
+            s.rank_exited(n, {2 * n, attempt, status});
+          else
+            s.rank_failed(n, {2 * n, attempt, status, why});
+        });
+    };
+    ASSERT_TRUE(c.until(Stage::running));
+    c.run(20);
+    back_at_ = c.now + away_s;
+    c.end_rank(1, 137);
+    c.run(0.5);
+  }
+  FakeCluster c{{.reports = false}};
+
+ private:
+  double back_at_ = 0;
+};
+
+TEST_P(Away, IsWaitedFor) {
+  starts(40);
+  ASSERT_TRUE(c.until([&] { return c.now > 1060 && c.stage() == Stage::running; }, 60));
+  c.run(15);
+  EXPECT_FALSE(c.exit_code) << c.result().dump(1);
+  EXPECT_EQ(c.stage(), Stage::running);
+  std::vector<double> waits;
+  for (const auto& planned : c.all("attempt_planned")) waits.push_back(planned.value("wait_s", 0.0));
+  EXPECT_THAT(waits, ElementsAre(0, 0, 1, 2, 4, 8, 15, 15));
+  c.end_rank(1, 137);
+  c.run(0.5);
+  EXPECT_EQ(c.leader->state().false_starts, 0);
+}
+
+TEST_P(Away, ForLongIsTheProgramsFault) {
+  starts(1000);
+  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 5; }, 20));
+  c.new_leader(2);
+  ASSERT_TRUE(c.until([&] { return c.exit_code.has_value(); }, 100));
+  EXPECT_EQ(c.exit_code, 93);
+  EXPECT_NEAR(c.now, 1020 + 60, 17) << "supervise.start_s, also under another leader";
+  EXPECT_THAT(std::string(c.result()["why"]),
+              HasSubstr("though the program had worked before; it was tried again for "));
+}
+INSTANTIATE_TEST_SUITE_P(
+    Ends, Away,
+    testing::Values(std::pair(2, ""), std::pair(1, ""), std::pair(93, ""),
+                    std::pair(127, "cannot start /shared/train (No such file or directory)")));
+
 /// Failures that end ranks during the load and belong to no single node.
 class Blips : public testing::TestWithParam<const char*> {};
 TEST_P(Blips, AreWaitedFor) {
