@@ -9,10 +9,12 @@
 #include <sstream>
 #include <utility>
 
+#include "launcher/job/other_launchers.hpp"
 #include "launcher/job/run_dir_setup.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "slurm/job_env.hpp"
 #include "src/base/errors.hpp"
+#include "src/base/log.hpp"
 #include "src/base/shell_words.hpp"
 
 namespace holdfast::launcher {
@@ -110,11 +112,15 @@ std::vector<std::string> JobOptions::flags_of(std::vector<std::string> words) {
 
 bool JobOptions::any_set() const { return !all_sets().empty(); }
 
-config::Loaded JobOptions::load() const {
+config::Loaded JobOptions::load(int nodes_here) const {
   config::Loaded loaded = with_flags_named(
       [&] { return file.empty() ? config::load_defaults(all_sets()) : config::load(file, all_sets()); });
   if (file.empty() && loaded.origin["rank.command"] == "default")
     throw Error(Exit::usage, "no job file was given", "", "Name one, or a program with --command?");
+  auto& cluster = loaded.config.cluster;
+  if (file.empty() && nodes_here > 0 && loaded.origin["cluster.nodes"] == "default")
+    cluster.nodes = std::max(1, nodes_here - cluster.spares);
+  for (const auto& line : take_launcher(loaded, this_machine())) log::warn("{}", line);
   auto& origin = loaded.origin["run.name"];
   if (origin != "default") return loaded;
   if (file.empty()) {

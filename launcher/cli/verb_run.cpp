@@ -55,10 +55,7 @@ void add_run(CLI::App& app, int& exit_code) {
       exit_code = monitor_job(run_dir(job->file), cluster);
     } else {
       const auto env = slurm::job_env();
-      auto [config, origin] = job->load();
-      if (job->file.empty() && origin["cluster.nodes"] == "default")
-        config.cluster.nodes = std::max(1, static_cast<int>(env.nodes.size()) - config.cluster.spares);
-      const Preparation prepared = prepare(std::move(config));
+      const Preparation prepared = prepare(job->load(static_cast<int>(env.nodes.size())).config);
       check_cluster_file(prepared.files.facts);
       take_run_dir(prepared, env.job, cluster);
       exit_code = monitor_job(prepared.run, cluster);

@@ -36,7 +36,14 @@ case_no_job_file() {
   chown 61000 "$home/work"
   echo "$rank"'; until [ -e /shared/home/work/enough ]; do sleep 0.2; done' >"$home/work/train.sh"
   run=work/runs/bash
-  job=$(mini exec --chdir /shared/home/work holdfast submit --command 'bash train.sh' -N 2 --spares 1 --set cluster.ranks_per_node=2 --parsable -- --comment='without a file')
+  # The command is a launcher, and SLURM's is refused.
+  job=$(mini exec --chdir /shared/home/work holdfast submit --command 'torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --no-python bash train.sh' --spares 1 \
+    --parsable -- --comment='without a file' 2>"$dir/said")
+  check "it is said that torchrun is not started" holds "$(cat "$dir/said")" "Holdfast takes the place of torchrun: 2 ranks on each of 2 nodes run bash train.sh"
+  local code=0
+  mini exec --chdir /shared/home/work holdfast submit --command 'srun -n1 python3 train.py' -N 2 --dry-run 2>"$dir/said" || code=$?
+  check "srun is refused" equal "$code" 2
+  check "and it is said what to write" holds "$(cat "$dir/said")" "--command 'python3 train.py'"
   check "$run: ranks are up" soon 60 ranks_up 1
   check "$run: the job has sbatch's flag" equal "$(mini exec squeue -h -j "$job" -o %k)" "without a file"
   node=$(nth 2)
