@@ -220,7 +220,8 @@ class Case {
     d.xid = best.xid;
     d.gpu = gpu_named_in(best.line);
     const std::string_view kind = best.kind->name;
-    d.same_again = kind == "refused" || (kind == "cannot_start" && cannot_start_.size() > 1);
+    d.same_again =
+        kind == "refused" || kind == "left_running" || (kind == "cannot_start" && cannot_start_.size() > 1);
     for (const Cause& c : causes_)
       if (c.in_moment && c.ends_node && c.weight >= own_fault && !overruled(c) &&
           std::find(d.ended_nodes.begin(), d.ended_nodes.end(), c.node) == d.ended_nodes.end())

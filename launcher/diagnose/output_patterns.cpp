@@ -22,6 +22,7 @@ constexpr std::array table{
     // Before the system error that is its reason.
     OutputPattern{"cannot be read now", "checkpoint_unreadable"},
     OutputPattern{"cannot create a process", "node_limit"},
+    OutputPattern{"processes that it had started went on after its end", "left_running"},
     OutputPattern{"uncorrectable ecc error", "ecc_uncorrected"},
     OutputPattern{"eccuncorrectable", "ecc_uncorrected"},
     OutputPattern{"uncorrectable nvlink", "nvlink_error"},

@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(any_program no_job_file crashes hangs warm stop cancel limit agent_killed escapes)
+all_cases=(any_program no_job_file crashes background hangs warm stop cancel limit agent_killed escapes)
 
 case_any_program() {
   # The program has torch's environment variables; a killed node is replaced as usual.
@@ -72,6 +72,17 @@ END
   ends_as "done" 0
   check "attempts" equal "$(result "$run" '.attempts | length')" 31
   check "how far they came is not known" equal "$(result "$run" '.attempts[0].last_step')" null
+}
+
+case_background() {
+  # The script puts the training into the background and ends with 0.
+  printf 'import time\nwhile True: time.sleep(0.2)\n' >"$home/trains.py"
+  printf 'nohup python3 /shared/home/trains.py &\necho started\n' >"$home/background.sh"
+  start background --set 'rank.command=["sh", "/shared/home/background.sh"]' --set cluster.nodes=1 --set cluster.spares=0 --set cluster.ranks_per_node=1
+  ends_as failed 93
+  check "it is said what went on" holds "$(result "$run" .why)" "ended with exit code 0: processes that it had started went on after its end: python3 ("
+  check "and what to write" holds "$(result "$run" '.attempts[0].advice')" "exec"
+  check "in one attempt" equal "$(result "$run" '.attempts | length')" 1
 }
 
 case_hangs() {
@@ -160,6 +171,7 @@ END
   local words=" waited as -000000001 main __main__ /shared/home/modules/train.py ['--lr', '1'] in /shared/home shown 3 "
   check "a spare's rank was warm" equal "$(cat "$home/$run/logs/attempt-0002/rank-00003.log")" \
     "rank 3 attempt 2 early True${words}2 path /shared/home/modules master True"
+  check "what they leave is named" holds "$(cat "$home/$run/logs"/agent-*.log)" "has left processes that end with the run: sleep ("
   check "nobody waits any more" equal "$(on "$(nth 1)" pgrep -c -f slow_module)" 0
   mini revive-node "$(broken_node)"
 }

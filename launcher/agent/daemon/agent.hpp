@@ -14,6 +14,7 @@
 #include "launcher/agent/leader/candidate.hpp"
 #include "launcher/agent/mover/mover.hpp"
 #include "launcher/agent/ranks/flights.hpp"
+#include "launcher/agent/ranks/leftovers.hpp"
 #include "launcher/agent/ranks/local_ranks.hpp"
 #include "launcher/agent/ranks/log_spool.hpp"
 #include "launcher/agent/ranks/node_system.hpp"
@@ -111,6 +112,7 @@ class Agent {
   void tell_votes(int attempt, std::int64_t step);
   void rank_is_up(LocalRank& rank, pid_t pid);
   void rank_is_gone(int rank, int attempt, int status);
+  void look_at_leftovers(int rank, int attempt, const std::shared_ptr<LeftoverWatch>& watch);
   void tell_end(int rank, int attempt, int status, const std::string& said);
   void keep_record(const RankRecord& record) const;
   void keep_final_state(const control::RankFinished& finished) const;

@@ -26,6 +26,7 @@ constexpr Millis log_limit{200};                   // to read the end of its log
 constexpr Millis reap_poll{10}, reap_limit{2000};  // until the guardian has recorded how a rank ended
 constexpr int cannot_start = 127;                  // as in shells
 constexpr Millis slurm_first{1000};                // SLURM signals one node after the other
+constexpr Millis leftover_poll{static_cast<int>(1e3 * LeftoverWatch::look_every_s)};
 }  // namespace
 
 void Agent::rank_is_up(LocalRank& rank, pid_t pid) {
@@ -41,7 +42,10 @@ void Agent::rank_is_gone(int number, int attempt, int status) {
   if (!rank || rank->ended) return;
   rank->ended = true;
   if (rank->asked) ask_its_children(*rank);
-  if (status == 0) return tell_end(number, attempt, status, "");
+  if (status == 0)
+    return look_at_leftovers(
+        number, attempt,
+        std::make_shared<LeftoverWatch>(system_.cpu_seconds_of(rank->pid), loop_.steady_seconds()));
   if (rank->failed) return tell_end(number, attempt, status, rank->failed->why);
   // The end of its log often tells why; a file system that does not answer must not delay the report of the
   // end.
@@ -52,6 +56,39 @@ void Agent::rank_is_gone(int number, int attempt, int status) {
   rank->grace = loop_.after(log_limit, [tell] { tell(""); });
   reader_.ask([log = spooled_path(scratch_, run_, rank_log(run_, attempt, number))] { return log_tail(log); },
               tell);
+}
+
+/// The rank has ended with 0. What it has started may go on, and may be what trains. The end of a rank that
+/// reports, or that was told to end, says enough.
+void Agent::look_at_leftovers(int number, int attempt, const std::shared_ptr<LeftoverWatch>& watch) {
+  using Verdict = LeftoverWatch::Verdict;
+  LocalRank* rank = ranks_.find(number, attempt);
+  if (!rank) return;
+  const bool says_enough =
+      own_trainer(config_.rank) || rank->finished || rank->reports() || rank->asked || asked_at_;
+  std::vector<Leftover> left;
+  try {
+    if (!says_enough) left = system_.processes_of_rank(number, attempt);
+  } catch (const Error& error) {
+    log::warn("it is not known what rank {} has left behind: {}", number, error.what());
+  }
+  switch (watch->judge(std::move(left), loop_.steady_seconds())) {
+    case Verdict::wait:
+      rank->grace = loop_.after(leftover_poll, [=, this] { look_at_leftovers(number, attempt, watch); });
+      return;
+    case Verdict::train:
+      tell_leader(*(
+          rank->failed = RankFailed{
+              number, attempt, 0, "processes that it had started went on after its end: " + watch->names()}));
+      return;
+    case Verdict::harmless:
+      log::warn("rank {} has ended, and has left processes that end with the run: {}", number,
+                watch->names());
+      break;
+    case Verdict::none_left:
+      break;
+  }
+  tell_end(number, attempt, 0, "");
 }
 
 /// Signs of the node are sent first: the leader decides when it hears of the end.

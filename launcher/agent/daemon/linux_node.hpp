@@ -21,6 +21,10 @@ class LinuxNode final : public NodeSystem {
   bool is_guardians(pid_t pid) const override;
   bool signal(pid_t pid, int signal) override;
   std::vector<RunProcess> processes(bool orphans) const override;
+  std::optional<double> cpu_seconds_of(pid_t pid) const override { return children_.cpu_seconds_of(pid); }
+  std::vector<Leftover> processes_of_rank(int rank, int attempt) const override {
+    return launcher::processes_of_rank(run_, node_, rank, attempt);
+  }
   [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                              std::function<void(std::string)> done) override;
   bool look_outside(int attempt, std::vector<WatchedRank> ranks,

@@ -1,6 +1,7 @@
 #include "launcher/agent/ranks/children.hpp"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,12 @@
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
+
+namespace {
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
+}  // namespace
 
 bool Children::open(pid_t pid, std::function<void()> ended) {
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0u));
@@ -24,11 +31,14 @@ bool Children::open(pid_t pid, std::function<void()> ended) {
 
 pid_t Children::start(const Command& command, std::function<void(int)> ended) {
   const pid_t pid = spawn(command);
-  auto reap = [pid, ended] {
+  auto reap = [this, pid, ended] {
     int status = 0;
     pid_t waited = 0;
-    do waited = ::waitpid(pid, &status, 0);
+    rusage used{};
+    do waited = ::wait4(pid, &status, 0, &used);
     while (waited < 0 && errno == EINTR);
+    last_ended_ = waited;
+    last_cpu_s_ = seconds(used.ru_utime) + seconds(used.ru_stime);
     ended(waited == pid ? exit_status(status) : -1);
   };
   if (open(pid, reap)) return pid;

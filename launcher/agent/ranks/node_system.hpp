@@ -2,6 +2,7 @@
 // What an agent starts, sees and ends on its node. LinuxNode (launcher/agent/daemon) is that of a real one;
 // the simulator (tests/sim) has nodes of its own.
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ class NodeSystem {
   virtual bool signal(pid_t pid, int signal) = 0;
   /// As processes_of(); `orphans`: with the other children of the guardian.
   virtual std::vector<RunProcess> processes(bool orphans) const = 0;
+  /// As Children::cpu_seconds_of().
+  virtual std::optional<double> cpu_seconds_of(pid_t) const { return {}; }
+  /// As processes_of_rank().
+  virtual std::vector<Leftover> processes_of_rank(int, int) const { return {}; }
   /// As dump_stacks().
   [[nodiscard]] virtual control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                                      std::function<void(std::string)> done) = 0;

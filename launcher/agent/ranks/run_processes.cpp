@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <charconv>
+#include <filesystem>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "src/base/as_size.hpp"
@@ -48,6 +51,31 @@ std::string state_of(int pid) {
   const std::string facts = proc_file(std::to_string(pid), "stat");
   const auto name_end = facts.rfind(')');
   return name_end == std::string::npos || name_end + 2 >= facts.size() ? "" : facts.substr(name_end + 2);
+}
+
+/// Processor time of a process, and of its children that have ended and been waited for.
+double cpu_seconds(int pid) {
+  constexpr int first = 11, count = 4;  // user and system time of both, behind "STATE PARENT ..."
+  std::istringstream facts(state_of(pid));
+  std::string skipped;
+  for (int i = 0; i < first; ++i) facts >> skipped;
+  double ticks = 0, each = 0;
+  for (int i = 0; i < count && facts >> each; ++i) ticks += each;
+  return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+/// Has it a GPU open (NVIDIA's, or AMD's)?
+bool has_gpu(int pid) {
+  constexpr std::string_view nvidia = "/dev/nvidia";
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+  for (const auto& name : files::list(folder)) {
+    std::error_code gone;
+    const std::string device = std::filesystem::read_symlink(folder + "/" + name, gone).string();
+    if (device == "/dev/kfd" || (device.starts_with(nvidia) && device.size() > nvidia.size() &&
+                                 std::isdigit(static_cast<unsigned char>(device[nvidia.size()])) != 0))
+      return true;
+  }
+  return false;
 }
 
 /// Calls `found` with pid and environment of every process of this user but this one, until it says false.
@@ -120,6 +148,14 @@ std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node,
     if (!p.name.empty()) p.name.pop_back();  // its newline
     out.push_back(p);
   }
+  return out;
+}
+
+std::vector<Leftover> processes_of_rank(const RunDir& run, const std::string& node, int rank, int attempt) {
+  std::vector<Leftover> out;
+  for (const RunProcess& p : processes_of(run, node))
+    if (p.rank == rank && p.attempt == attempt)
+      out.push_back({p.pid, p.name, cpu_seconds(p.pid), has_gpu(p.pid)});
   return out;
 }
 

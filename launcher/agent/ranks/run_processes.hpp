@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent/ranks/leftovers.hpp"
 #include "src/base/run_dir.hpp"
 
 namespace holdfast::launcher {
@@ -24,6 +25,8 @@ struct RunProcess {
 /// any, once it has ended. `guardian`: of this process; its other children, whose parents have ended, belong
 /// to attempt 0, too. 0: none.
 std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node, int guardian = 0);
+/// Those of the run that belong to a rank, with what they have used.
+std::vector<Leftover> processes_of_rank(const RunDir& run, const std::string& node, int rank, int attempt);
 /// Is there a process of the run, of any node and attempt?
 bool lives_here(const RunDir& run);
 /// The parent of a process; -1: there is no such process.

@@ -1,0 +1,60 @@
+// What lives on after a rank that has ended with 0: what trains, and what does no harm.
+#include "launcher/agent/ranks/leftovers.hpp"
+
+#include <gtest/gtest.h>
+
+namespace holdfast::launcher {
+namespace {
+
+using Verdict = LeftoverWatch::Verdict;
+
+/// What becomes of one process that has used `cpu_s` at the end of its rank, and `cores` since.
+struct Case {
+  const char* what;
+  std::optional<double> rank_cpu_s;
+  Leftover left;
+  double cores;
+  double ends_s;  ///< after the rank
+  Verdict verdict;
+  double after_s;
+};
+
+TEST(Leftovers, ThatTrainAreToldFromThoseThatDoNoHarm) {
+  const Case cases[] = {
+      {"training in the background", 0.004, {7, "python3", 0.0}, 1.0, 1e9, Verdict::train, 10},
+      {"training that sleeps between its steps", 0.004, {7, "python3", 0.03}, 0.001, 1e9, Verdict::train, 10},
+      {"training behind a long preparation", 60, {7, "python3", 0.0}, 0.9, 1e9, Verdict::train, 10},
+      {"the same on a GPU, waiting", 60, {7, "python3", 5, true}, 0.01, 1e9, Verdict::train, 10},
+      {"the rank of an earlier agent", std::nullopt, {7, "python3", 5}, 1, 1e9, Verdict::train, 10},
+      {"a worker of a data loader", 3600, {7, "python3", 4000}, 1, 6, Verdict::none_left, 6},
+      {"a tracker that ends at once", 3600, {7, "python3", 0.1}, 0, 0.1, Verdict::none_left, 0.25},
+      {"an idle server", 3600, {7, "python3", 40}, 0.02, 1e9, Verdict::harmless, 1},
+      {"an ssh-agent of a short rank", 0.004, {7, "ssh-agent", 0.05}, 0, 1e9, Verdict::harmless, 1},
+      {"a sleep of a short rank", 0.001, {7, "sleep", 0}, 0, 1e9, Verdict::harmless, 1},
+      {"a daemon for GPUs", 3600, {7, "nvidia-cuda-mps", 5, true}, 0.7, 1e9, Verdict::harmless, 1},
+  };
+  for (const Case& c : cases) {
+    LeftoverWatch watch(c.rank_cpu_s, 100);
+    for (double after = 0;; after += LeftoverWatch::look_every_s) {
+      Leftover left = c.left;
+      left.cpu_s += c.cores * after;
+      const auto verdict =
+          watch.judge(after < c.ends_s ? std::vector{left} : std::vector<Leftover>{}, 100 + after);
+      if (verdict == Verdict::wait) continue;
+      EXPECT_EQ(static_cast<int>(verdict), static_cast<int>(c.verdict)) << c.what;
+      EXPECT_DOUBLE_EQ(after, c.after_s) << c.what;
+      break;
+    }
+  }
+}
+
+TEST(Leftovers, AreNamed) {
+  LeftoverWatch watch(1.0, 0);
+  watch.judge({{7, "python3"}, {8, "sleep"}}, 0);
+  EXPECT_EQ(watch.names(), "python3 (7), sleep (8)");
+  watch.judge(std::vector<Leftover>(9, {7, "a"}), 0);
+  EXPECT_EQ(watch.names(), "a (7), a (7), a (7), a (7), a (7) and 4 more");
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
