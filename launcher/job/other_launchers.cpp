@@ -24,6 +24,7 @@
 #include <span>
 #include <string_view>
 
+#include "slurm/tools.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -197,20 +198,26 @@ struct RefusedProgram {
   string_view why;
   bool mpi;
 };
-constexpr std::array refused_programs = {
-    RefusedProgram{"srun", of_slurm, false},         RefusedProgram{"sbatch", of_slurm, false},
-    RefusedProgram{"salloc", of_slurm, false},       RefusedProgram{"flux run", of_slurm, false},
-    RefusedProgram{"flux submit", of_slurm, false},  RefusedProgram{"flux batch", of_slurm, false},
-    RefusedProgram{"flux alloc", of_slurm, false},   RefusedProgram{"torchx run", of_slurm, false},
-    RefusedProgram{"mpirun", of_mpi, true},          RefusedProgram{"mpiexec", of_mpi, true},
-    RefusedProgram{"mpiexec.hydra", of_mpi, true},   RefusedProgram{"mpirun.openmpi", of_mpi, true},
-    RefusedProgram{"mpiexec.openmpi", of_mpi, true}, RefusedProgram{"mpirun.mpich", of_mpi, true},
-    RefusedProgram{"mpiexec.mpich", of_mpi, true},   RefusedProgram{"orterun", of_mpi, true},
-    RefusedProgram{"prterun", of_mpi, true},         RefusedProgram{"prun", of_mpi, true},
-    RefusedProgram{"mpirun_rsh", of_mpi, true},      RefusedProgram{"aprun", of_mpi, true},
-    RefusedProgram{"jsrun", of_mpi, true},           RefusedProgram{"ibrun", of_mpi, true},
-    RefusedProgram{"horovodrun", of_mpi, true},
+constexpr std::array other_refused = {
+    RefusedProgram{"flux run", of_slurm, false},    RefusedProgram{"flux submit", of_slurm, false},
+    RefusedProgram{"flux batch", of_slurm, false},  RefusedProgram{"flux alloc", of_slurm, false},
+    RefusedProgram{"torchx run", of_slurm, false},  RefusedProgram{"mpirun", of_mpi, true},
+    RefusedProgram{"mpiexec", of_mpi, true},        RefusedProgram{"mpiexec.hydra", of_mpi, true},
+    RefusedProgram{"mpirun.openmpi", of_mpi, true}, RefusedProgram{"mpiexec.openmpi", of_mpi, true},
+    RefusedProgram{"mpirun.mpich", of_mpi, true},   RefusedProgram{"mpiexec.mpich", of_mpi, true},
+    RefusedProgram{"orterun", of_mpi, true},        RefusedProgram{"prterun", of_mpi, true},
+    RefusedProgram{"prun", of_mpi, true},           RefusedProgram{"mpirun_rsh", of_mpi, true},
+    RefusedProgram{"aprun", of_mpi, true},          RefusedProgram{"jsrun", of_mpi, true},
+    RefusedProgram{"ibrun", of_mpi, true},          RefusedProgram{"horovodrun", of_mpi, true},
 };
+const std::vector<RefusedProgram>& refused_programs() {
+  static const auto all = [] {
+    std::vector<RefusedProgram> out(other_refused.begin(), other_refused.end());
+    for (const string_view tool : slurm::tools_that_launch) out.push_back({tool, of_slurm, false});
+    return out;
+  }();
+  return all;
+}
 
 // Programs that run another one, which is named among their arguments; and shells.
 constexpr std::array wrappers = {
@@ -268,7 +275,7 @@ struct Found {
 
 /// The launcher that the words from `at` on call at once.
 Found called_at(const Words& words, std::size_t at) {
-  for (const auto& program : refused_programs)
+  for (const auto& program : refused_programs())
     if (const auto taken = spells(words, at, program.words)) return {nullptr, &program, at, at + taken};
   std::size_t module = at;
   if (at < words.size() && is_python(words[at])) {
@@ -522,7 +529,8 @@ Script read_options(const Words& words, std::size_t at, const Launcher& launcher
     if (has_value) value = words[at].substr(equals + 1);
     const bool is_short = !word.starts_with("--");
     if (is_short && word.size() > 2 && option_called(launcher, word.substr(1, 1))) {  // -r3
-      value = words[at].substr(2), has_value = true;
+      value = words[at].substr(2);
+      has_value = true;
       word.resize(2);
     }
     const Option* option = option_called(launcher, option_name(word));

@@ -41,7 +41,10 @@ double cpu_since(const std::vector<Leftover>& before, const std::vector<Leftover
 LeftoverWatch::Verdict LeftoverWatch::judge(std::vector<Leftover> left, double now) {
   left_ = std::move(left);
   if (left_.empty()) return Verdict::none_left;
-  if (first_at_ < 0) first_ = left_, first_at_ = now;
+  if (first_at_ < 0) {
+    first_ = left_;
+    first_at_ = now;
+  }
   if (now - ended_at_ < idle_s) return Verdict::wait;
   const bool busy = cpu_since(first_, left_) >= busy_cores * (now - first_at_);
   const double used = cpu_of(left_);
