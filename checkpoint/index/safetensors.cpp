@@ -14,6 +14,7 @@
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/lfs_pointer.hpp"
 #include "src/base/strict_json.hpp"
 
 namespace holdfast::checkpoint::safetensors {
@@ -153,6 +154,9 @@ Header read_header(const fs::path& path) {
         done += n;
       }
     };
+    std::string begin(as_size(std::min<std::int64_t>(info.st_size, 64)), '\0');
+    read(begin.data(), std::ssize(begin), 0);
+    refuse_lfs_pointer(path, begin);
     if (info.st_size < length_bytes) refuse("it is too short to have a header");
     unsigned char digits[length_bytes];
     read(reinterpret_cast<char*>(digits), length_bytes, 0);

@@ -6,6 +6,7 @@
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/lfs_pointer.hpp"
 
 namespace holdfast::checkpoint::safetensors {
 
@@ -16,14 +17,29 @@ Contents::Contents(const fs::path& path) : path_(path) {
       add_index(path);
     else
       add(path);
-  } else if (fs::exists(path / index_name)) {
+    return;
+  }
+  const bool sharded = fs::exists(path / index_name, ignored),
+             whole = fs::exists(path / single_name, ignored);
+  if (sharded && whole)
+    throw Error(Exit::usage, path.string() + " holds two models",
+                std::string("there are ") + single_name + " and " + index_name + " in it",
+                "Name the one of these files that is meant?");
+  if (fs::exists(path / "adapter_config.json", ignored) && (sharded || whole))
+    throw Error(Exit::usage, path.string() + " holds weights and adapters",
+                "there is an adapter_config.json beside them, and other programs add those adapters",
+                "Move the adapters into a folder of their own?");
+  if (sharded) {
     add_index(path / index_name);
-  } else if (fs::exists(path / single_name)) {
+  } else if (whole) {
     add(path / single_name);
   } else {
+    const bool pickled = fs::exists(path / "pytorch_model.bin", ignored) ||
+                         fs::exists(path / "pytorch_model.bin.index.json", ignored);
     throw Error(Exit::usage, path.string() + " holds no safetensors files",
                 std::string("there is neither ") + single_name + " nor " + index_name + " in it",
-                "Name a Hugging Face folder, a safetensors file, a checkpoint or a run?");
+                pickled ? "It has pytorch_model.bin: save the model again as safetensors (save_pretrained)?"
+                        : "Name a Hugging Face folder, a safetensors file, a checkpoint or a run?");
   }
 }
 
@@ -49,7 +65,9 @@ void Contents::add_index(const fs::path& path) {
   if (static_cast<std::int64_t>(bytes) > largest_index)
     throw Error(Exit::usage, path.string() + " is not a usable index of safetensors files",
                 "it has " + std::to_string(bytes) + " bytes");
-  const WeightMap map = parse_index(files::read_text(path), path.string());
+  const std::string text = files::read_text(path);
+  refuse_lfs_pointer(path, text);
+  const WeightMap map = parse_index(text, path.string());
   std::set<std::string> names;
   for (const auto& [tensor, file] : map) names.insert(file);
   for (const std::string& name : names) add(path.parent_path() / name);

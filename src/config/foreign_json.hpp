@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "src/base/error.hpp"
+#include "src/base/lfs_pointer.hpp"
 #include "src/base/strict_json.hpp"
 
 namespace holdfast::config {
@@ -21,6 +22,7 @@ class ForeignJson {
   /// `what`: "the model of PATH", for messages. Error (usage) for what is no JSON object.
   ForeignJson(std::string_view text, std::string what) : what_(std::move(what)) {
     constexpr int deepest = 16;
+    if (is_lfs_pointer(text)) refuse("it is a Git LFS pointer; 'git lfs pull' gets the file itself");
     try {
       const auto first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
       json_ = parse_strict_json(text.substr(first), deepest);

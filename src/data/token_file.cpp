@@ -14,6 +14,7 @@
 
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
+#include "src/base/lfs_pointer.hpp"
 
 namespace holdfast::data {
 namespace {
@@ -146,6 +147,9 @@ TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t least)
   TokenFile file(path, std::move(fd));
   file.bytes_ = as_size(status.st_size);
   if (file.bytes_ == 0) throw unusable(path, "it is empty");
+  std::string begin(std::min(file.bytes_, std::size_t{64}), '\0');
+  file.read(0, begin.data(), begin.size());
+  refuse_lfs_pointer(path, begin);
   if (file.bytes_ < header_bytes)
     throw unusable(path, "it has " + std::to_string(file.bytes_) + " bytes, less than its header's 4096");
   std::array<std::uint8_t, header_bytes> header;

@@ -220,6 +220,11 @@ TEST_F(TokenFileTest, another_kind_of_file) {
   EXPECT_THAT(refusal(), HasSubstr("not a token file"));
 }
 
+TEST_F(TokenFileTest, a_pointer_to_one) {
+  std::ofstream(path_) << "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+  EXPECT_THAT(refusal(), HasSubstr("it is a Git LFS pointer"));
+}
+
 TEST_F(TokenFileTest, every_damaged_header_byte_is_noticed) {
   for (std::streamoff offset = 0; offset < 96; ++offset) {
     write(512, {1, 2, 3});

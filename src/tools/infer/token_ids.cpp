@@ -8,6 +8,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/lfs_pointer.hpp"
 #include "src/base/strict_json.hpp"
 
 namespace holdfast::infer {
@@ -24,7 +25,9 @@ Json read(const fs::path& path) {
   if (fs::file_size(path) > largest_file)
     throw Error(Exit::usage, "cannot read " + path.string(), "it has more than 16 MiB");
   try {
-    return parse_strict_json(files::read_text(path), deepest);
+    const std::string text = files::read_text(path);
+    refuse_lfs_pointer(path, text);
+    return parse_strict_json(text, deepest);
   } catch (const NotStrictJson& error) {
     throw Error(Exit::usage, "cannot read " + path.string(), std::string("it ") + error.what());
   }

@@ -1,5 +1,7 @@
 // The header of a safetensors file: what is read, and what is refused.
 #include "checkpoint/index/safetensors.hpp"
+#include "checkpoint/index/safetensors_contents.hpp"
+#include "checkpoint/index/safetensors_index.hpp"
 #include "src/base/as_size.hpp"
 
 #include <gmock/gmock.h>
@@ -115,9 +117,38 @@ TEST(Safetensors, refusesFilesThatAreTooShortOrNotOurs) {
   EXPECT_THAT(complaint(length(100'000'001) + "{}"), HasSubstr("100000000 is the most"));
   EXPECT_THAT(complaint(length(~0ull) + "{}"), HasSubstr("100000000 is the most"));
   EXPECT_THAT(complaint("\x89HDF\r\n\x1a\n0123456789"), HasSubstr("is the most"));
+  EXPECT_THAT(complaint("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 4976698672\n"),
+              HasSubstr("Git LFS pointer"));
   EXPECT_EQ(complaint(length(2) + "{}"), "nothing");
   EXPECT_THROW(read_header(folder.path()), Error);
   EXPECT_THROW(read_header(folder.path() / "nowhere"), Error);
+}
+
+TEST(Safetensors, aFolderHoldsOneModel) {
+  const Folder folder;
+  const auto complaint = [&]() -> std::string {
+    try {
+      Contents contents(folder.path());
+    } catch (const Error& e) {
+      EXPECT_EQ(e.exit(), Exit::usage);
+      return e.what();
+    }
+    return "nothing";
+  };
+  const std::string empty = std::string("\x2\0\0\0\0\0\0\0{}", 10);
+  write_file(folder.path() / "pytorch_model.bin", "x");
+  EXPECT_THAT(complaint(), HasSubstr("pytorch_model.bin: save the model again"));
+  write_file(folder.path() / single_name, empty);
+  EXPECT_EQ(complaint(), "nothing");
+  write_file(folder.path() / "adapter_config.json", "{}");
+  EXPECT_THAT(complaint(), HasSubstr("holds weights and adapters"));
+  fs::remove(folder.path() / "adapter_config.json");
+  write_file(folder.path() / index_name, R"({"weight_map": {}})");
+  EXPECT_THAT(complaint(), HasSubstr("holds two models"));
+  fs::remove(folder.path() / single_name);
+  write_file(folder.path() / index_name,
+             "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 23950\n");
+  EXPECT_THAT(complaint(), HasSubstr("git lfs pull"));
 }
 
 TEST(Safetensors, whatIsPrintedIsRead) {
