@@ -34,8 +34,10 @@ bool keeps_text(const text::ByteBpeModel& model) {
 
 void use(const std::string& json, std::string_view sample) {
   text::ByteBpeModel model = text::read_byte_bpe(json, "tokenizer.json");
+  const text::Beside beside = text::parse_beside({json, json, {}}, "folder");
+  text::add_declared(model, beside, "tokenizer.json");
   const bool keeps = keeps_text(model);
-  const auto documents = text::document_tokens(json, model.begins, "tokenizer_config.json");
+  const auto documents = text::document_tokens(beside, model.begins);
   const text::ByteBpe tokenizer(std::move(model), documents, {});
   for (const auto specials : {text::Specials::as_text, text::Specials::parsed}) {
     std::vector<Token> tokens;

@@ -2,7 +2,9 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/lfs_pointer.hpp"
 #include "src/tools/chat/template.hpp"
+#include "src/tools/text/beside.hpp"
 
 namespace holdfast::chat {
 namespace {
@@ -10,8 +12,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* special_names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                         "pad_token", "cls_token", "mask_token"};
 constexpr std::uintmax_t largest_file = std::uintmax_t{64} << 20;
 
 std::optional<std::string> text_of(const fs::path& path) {
@@ -20,7 +20,9 @@ std::optional<std::string> text_of(const fs::path& path) {
   if (const auto size = fs::file_size(path, error); error || size > largest_file)
     throw Error(Exit::usage, "cannot read " + path.string(),
                 error ? error.message() : "it has more than 64 MiB");
-  return files::read_text(path);
+  std::string text = files::read_text(path);
+  refuse_lfs_pointer(path, text);
+  return text;
 }
 
 Json json_of(const fs::path& path) {
@@ -31,15 +33,14 @@ Json json_of(const fs::path& path) {
   return json;
 }
 
-/// A template, or a list of templates with names, of which "default" is meant.
-std::optional<std::string> template_in(const Json& config) {
+/// A template, or the one with this name of a list of templates.
+std::optional<std::string> template_in(const Json& config, const std::string& name = "default") {
   const auto found = config.find("chat_template");
   if (found == config.end()) return std::nullopt;
-  if (found->is_string()) return found->get<std::string>();
+  if (found->is_string()) return name == "default" ? std::optional(found->get<std::string>()) : std::nullopt;
   if (!found->is_array()) return std::nullopt;
   for (const Json& each : *found)
-    if (each.is_object() && each.value("name", Json()) == "default" &&
-        each.value("template", Json()).is_string())
+    if (each.is_object() && each.value("name", Json()) == name && each.value("template", Json()).is_string())
       return each["template"].get<std::string>();
   return std::nullopt;
 }
@@ -48,27 +49,22 @@ std::optional<std::string> template_in(const Json& config) {
 
 Template open_template(const fs::path& folder) {
   const Json config = json_of(folder / "tokenizer_config.json");
-  auto source = text_of(folder / "chat_template.jinja");
+  auto source = text_of(folder / "chat_template.jinja"),
+       for_tools = source ? text_of(folder / "additional_chat_templates" / "tool_use.jinja")
+                          : template_in(config, "tool_use");
   if (!source) source = template_in(config);
+  if (!source) source = template_in(json_of(folder / "chat_template.json"));  // a processor's
   if (!source)
     throw Error(
         Exit::usage, "there is no chat template in " + folder.string(),
-        "neither chat_template.jinja, nor chat_template in tokenizer_config.json",
+        "neither chat_template.jinja, nor chat_template in tokenizer_config.json or chat_template.json",
         "A base model has none: take the folder of the model that was trained to chat, or write one?");
-  const Json legacy = json_of(folder / "special_tokens_map.json");
   std::vector<std::pair<std::string, std::string>> specials;
-  for (const char* name : special_names)
-    for (const Json* from : {&config, &legacy}) {
-      auto token = from->find(name);
-      if (token == from->end() || token->is_null()) continue;
-      const Json text = token->is_object() ? token->value("content", Json()) : *token;
-      if (!text.is_string())
-        throw Error(Exit::usage, std::string(name) + " of " + folder.string() + " is no string");
-      specials.emplace_back(name, text.get<std::string>());
-      break;
-    }
+  for (const auto& [name, token] : text::read_beside(folder).named) specials.emplace_back(name, token);
   try {
-    return Template(*source, std::move(specials));
+    Template chat(*source, specials);
+    if (for_tools) chat.set_for_tools(Template(*for_tools, std::move(specials)));
+    return chat;
   } catch (const Error& error) {
     throw Error(error.exit(), folder.string() + ": " + error.problem(), error.why(), error.hint());
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "src/base/error.hpp"
 #include "src/tools/chat/evaluator.hpp"
@@ -63,6 +64,7 @@ struct Template::State {
   Body body;
   std::vector<std::pair<std::string, std::string>> specials;
   Limits limits;
+  std::optional<Template> for_tools;
 };
 
 Template::Template(const std::string& source, std::vector<std::pair<std::string, std::string>> specials,
@@ -70,14 +72,18 @@ Template::Template(const std::string& source, std::vector<std::pair<std::string,
   if (source.size() > longest_source)
     throw Error(Exit::usage, "the chat template is too long",
                 std::to_string(source.size()) + " bytes, at most 1 MiB");
-  state_ = std::make_unique<State>(State{parse(source), std::move(specials), limits});
+  state_ = std::make_unique<State>(State{parse(source), std::move(specials), limits, std::nullopt});
 }
 
 Template::~Template() = default;
 Template::Template(Template&& other) noexcept = default;
 
+void Template::set_for_tools(Template other) { state_->for_tools.emplace(std::move(other)); }
+
 Rendered Template::render(const Json& messages, bool generation_prompt, const Json& extra) const {
   expects(extra.is_object(), "the extra variables of a template are a mapping");
+  if (state_->for_tools && extra.contains("tools"))
+    return state_->for_tools->render(messages, generation_prompt, extra);
   Rendering rendering{Budget(state_->limits.steps, state_->limits.bytes), {}, "2024-07-26"};
   Evaluator evaluator(rendering);
   try {

@@ -45,6 +45,10 @@ class Template {
   ~Template();
   Template(Template&& other) noexcept;
 
+  /// Conversations with "tools" are rendered by this one, as transformers does with templates called
+  /// "tool_use".
+  void set_for_tools(Template other);
+
   /// `messages`: [{"role": ..., "content": ...}, ...]. Throws Error (usage) with the template's own words
   /// when it refuses the conversation (raise_exception), and when it runs on without end. `extra`: more
   /// variables, such as "tools", "documents", "date_string", "enable_thinking"; "now" is the time
@@ -58,7 +62,8 @@ class Template {
 };
 
 /// The template of a Hugging Face model's folder: chat_template.jinja, or "chat_template" in
-/// tokenizer_config.json, with the special tokens of the latter. Error (usage) when there is none.
+/// tokenizer_config.json or chat_template.json, with the special tokens of the files beside it; for
+/// conversations with tools the one called "tool_use", if there is one. Error (usage) when there is none.
 Template open_template(const std::filesystem::path& folder);
 
 }  // namespace holdfast::chat

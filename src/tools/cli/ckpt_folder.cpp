@@ -28,9 +28,9 @@ namespace safetensors = checkpoint::safetensors;
 
 constexpr const char* config_of_tokenizer = "tokenizer_config.json";
 /// What a folder may have beside the files of a tokenizer.
-constexpr std::array beside_tokenizers = {config_of_tokenizer,   "vocab.json",
-                                          "merges.txt",          "added_tokens.json",
-                                          "chat_template.jinja", "special_tokens_map.json"};
+constexpr std::array beside_tokenizers = {
+    config_of_tokenizer,       "vocab.json",        "merges.txt", "added_tokens.json", "chat_template.jinja",
+    "special_tokens_map.json", "chat_template.json"};
 constexpr const char* generation_name = "generation_config.json";
 constexpr mode_t readable = 0644;
 

@@ -1,9 +1,11 @@
 #pragma once
 // Finding added tokens in text.
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,6 +13,14 @@
 #include "src/tools/text/byte_bpe_model.hpp"
 
 namespace holdfast::text {
+
+/// Whether [first, end) lies in one of the ranges, which are sorted and disjoint.
+inline bool lies_in(std::span<const std::pair<std::size_t, std::size_t>> ranges, std::size_t first,
+                    std::size_t end) {
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), first,
+                                      [](std::size_t at, const auto& range) { return at < range.first; });
+  return after != ranges.begin() && end <= std::prev(after)->second;
+}
 
 class AddedTokens {
  public:

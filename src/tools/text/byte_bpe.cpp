@@ -18,12 +18,6 @@ using Ranges = std::span<const std::pair<std::size_t, std::size_t>>;
 /// What patterns may try in vain: published ones stay below a few steps per byte.
 std::uint64_t steps_for(std::size_t bytes) { return 1'000'000 + 1000 * static_cast<std::uint64_t>(bytes); }
 
-bool lies_in(Ranges ranges, std::size_t first, std::size_t end) {
-  const auto after = std::upper_bound(ranges.begin(), ranges.end(), first,
-                                      [](std::size_t at, const auto& range) { return at < range.first; });
-  return after != ranges.begin() && end <= std::prev(after)->second;
-}
-
 }  // namespace
 
 /// What one call works with, and the next one again.
@@ -255,10 +249,9 @@ std::optional<Token> ByteBpe::find(std::string_view piece) const {
 std::unique_ptr<Tokenizer> open_byte_bpe(const std::filesystem::path& file) {
   const std::string json = read_small_file(file);
   ByteBpeModel model = read_byte_bpe(json, file.string());
-  const std::filesystem::path beside = file.parent_path() / "tokenizer_config.json";
-  std::optional<std::string> config;
-  if (std::error_code error; std::filesystem::exists(beside, error)) config = read_small_file(beside);
-  const DocumentTokens documents = document_tokens(config, model.begins, beside.string());
+  const Beside beside = read_beside(file.parent_path());
+  add_declared(model, beside, file.string());
+  const DocumentTokens documents = document_tokens(beside, model.begins);
   return std::make_unique<ByteBpe>(std::move(model), documents, data::hash_bytes(json));
 }
 

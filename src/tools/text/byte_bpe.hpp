@@ -44,7 +44,7 @@ class ByteBpe final : public Tokenizer {
   mutable Lending<Scratch> scratch_;
 };
 
-/// `file`: a tokenizer.json; its tokenizer_config.json lies beside it.
+/// `file`: a tokenizer.json; what lies beside it is read, too.
 std::unique_ptr<Tokenizer> open_byte_bpe(const std::filesystem::path& file);
 
 }  // namespace holdfast::text

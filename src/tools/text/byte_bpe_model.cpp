@@ -1,5 +1,6 @@
 #include "src/tools/text/byte_bpe_model.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
@@ -31,6 +32,8 @@ class Reader {
     if (document_.contains("added_tokens")) read_added(document_["added_tokens"]);
     result_.ignore_merges = flag(model, "ignore_merges");
     read_begin();
+    const json pre_tokenizer = document_.value("pre_tokenizer", json());
+    result_.only_byte_level = pre_tokenizer.is_object() && pre_tokenizer.value("type", json()) == "ByteLevel";
     return std::move(result_);
   }
 
@@ -183,26 +186,20 @@ class Reader {
   ByteBpeModel result_;
 };
 
-/// "bos_token": "<s>" or {"content": "<s>"}.
-std::optional<std::string> named_token(const json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found == config.end()) return std::nullopt;
-  if (found->is_string()) return found->get<std::string>();
-  if (!found->is_object()) return std::nullopt;
-  const auto content = found->find("content");
-  return content != found->end() && content->is_string() ? std::optional(content->get<std::string>())
-                                                         : std::nullopt;
-}
-
 /// Whether transformers puts the bos_token before a text: as the file says, which Llama's own classes then
 /// write into the post-processor themselves; else where the post-processor does. Many a tokenizer names one
 /// that no text of its model ever began with.
-bool adds_begin(const json& config, bool processor_does) {
-  const auto added = config.find("add_bos_token");
-  if (added != config.end() && added->is_boolean()) return added->get<bool>();
-  const auto kind = config.find("tokenizer_class");
-  return processor_does || (kind != config.end() && kind->is_string() &&
-                            kind->get<std::string>().starts_with("LlamaTokenizer"));
+bool adds_begin(const Beside& beside, bool processor_does) {
+  return beside.add_bos_token.value_or(processor_does ||
+                                       beside.tokenizer_class.starts_with("LlamaTokenizer"));
+}
+
+/// The token that is spelled like this, added or not.
+std::optional<Token> known_token(const ByteBpeModel& model, const std::string& content) {
+  const auto bytes = unspelled(content);
+  const auto& names = bytes ? model.words : model.odd;
+  const auto found = names.find(bytes ? *bytes : content);
+  return found != names.end() ? std::optional(found->second) : std::nullopt;
 }
 
 }  // namespace
@@ -212,22 +209,43 @@ ByteBpeModel read_byte_bpe(std::string_view text, const std::string& name) {
   return Reader(document, name).read();
 }
 
-DocumentTokens document_tokens(const std::optional<std::string>& config,
-                               const std::optional<std::string>& begins, const std::string& name) {
+void add_declared(ByteBpeModel& model, const Beside& beside, const std::string& name) {
+  if (model.only_byte_level && beside.add_prefix_space && *beside.add_prefix_space != model.prefix_space)
+    throw Error(Exit::usage, "cannot use tokenizer " + name,
+                "tokenizer_config.json beside it has another add_prefix_space, and releases of transformers "
+                "differ in which of the two they follow",
+                "Make both files say the same?");
+  for (const DeclaredToken& declared : beside.added) {
+    if (declared.content.empty() || declared.content.size() > longest_added)
+      throw unsupported_beside(declared.said_by,
+                               "an added token of " + std::to_string(declared.content.size()) + " bytes");
+    const auto added = std::ranges::find(model.added, declared.content, &AddedToken::content);
+    const auto known =
+        added != model.added.end() ? std::optional(added->id) : known_token(model, declared.content);
+    const auto next = static_cast<Token>(model.bytes.size());
+    expect_id(declared, known.value_or(next), known.has_value(), name);
+    if (added != model.added.end()) {
+      added->special |= declared.special;
+      continue;
+    }
+    if (known)
+      model.bytes[*known] = declared.content;
+    else
+      model.bytes.push_back(declared.content);
+    model.added.push_back({known.value_or(next), declared.content, declared.special, false});
+  }
+}
+
+DocumentTokens document_tokens(const Beside& beside, const std::optional<std::string>& begins) {
   DocumentTokens tokens;
   tokens.end = {"<|end_of_text|>", "<|endoftext|>"};
-  if (config) {
-    const json document = parse_json(*config, name);
-    if (!document.is_object()) throw damaged_json(name, "it is not an object");
-    if (adds_begin(document, begins.has_value())) {
-      if (begins) tokens.start.push_back(*begins);
-      if (const auto start = named_token(document, "bos_token")) tokens.start.push_back(*start);
-    }
-    if (const auto end = named_token(document, "eos_token")) tokens.end.push_back(*end);
-  } else {
+  const std::string start = beside.token("bos_token"), end = beside.token("eos_token");
+  if (!beside.configured || adds_begin(beside, begins.has_value())) {
     if (begins) tokens.start.push_back(*begins);
-    tokens.start.insert(tokens.start.end(), {"<|begin_of_text|>", "<s>"});
+    if (!start.empty()) tokens.start.push_back(start);
   }
+  if (!beside.configured) tokens.start.insert(tokens.start.end(), {"<|begin_of_text|>", "<s>"});
+  if (!end.empty()) tokens.end.push_back(end);
   tokens.end.push_back("</s>");
   return tokens;
 }

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/tools/text/beside.hpp"
 #include "src/tools/text/merge_table.hpp"
 #include "src/tools/text/pattern.hpp"
 #include "src/tools/text/tokenizer.hpp"
@@ -38,8 +39,9 @@ struct ByteBpeModel {
   std::vector<MergeRule> merges;
   bool ignore_merges = false;  ///< a word that is in the vocabulary is its token
   bool nfc = false;
-  bool prefix_space = false;  ///< a space goes before a text that has none
-  std::vector<Cut> cuts;      ///< one after the other, each on what the one before it left
+  bool prefix_space = false;     ///< a space goes before a text that has none
+  bool only_byte_level = false;  ///< the pre-tokenizer is ByteLevel and nothing else
+  std::vector<Cut> cuts;         ///< one after the other, each on what the one before it left
   std::vector<AddedToken> added;
   std::optional<std::string> begins;  ///< what the post-processor puts before a text
 };
@@ -48,15 +50,18 @@ struct ByteBpeModel {
 /// supported.
 ByteBpeModel read_byte_bpe(std::string_view json, const std::string& name);
 
+/// Adds what the files beside it declare, as transformers does: a token that the vocabulary has becomes an
+/// added one, any other is the next one. Error (usage) where a file gives it another number, or contradicts
+/// the model.
+void add_declared(ByteBpeModel& model, const Beside& beside, const std::string& name);
+
 /// What the tokens of documents are called: the first that the vocabulary has counts.
 struct DocumentTokens {
   std::vector<std::string> start, end;
 };
-/// From tokenizer_config.json (its bytes, or nothing when there is none), what the post-processor puts first
-/// (`begins`), and what models commonly use. A document begins with what transformers puts before a text. An
-/// instruction model's eos_token ends a turn, not a document; so the names that only end documents come
-/// first.
-DocumentTokens document_tokens(const std::optional<std::string>& config,
-                               const std::optional<std::string>& begins, const std::string& name);
+/// From the files beside a tokenizer's, what the post-processor puts first (`begins`), and what models
+/// commonly use. A document begins with what transformers puts before a text. An instruction model's
+/// eos_token ends a turn, not a document; so the names that only end documents come first.
+DocumentTokens document_tokens(const Beside& beside, const std::optional<std::string>& begins);
 
 }  // namespace holdfast::text

@@ -40,4 +40,8 @@ Error unsupported_json(const std::string& name, const std::string& what) {
           "Only byte-level BPE is read from tokenizer.json; if there is a tokenizer.model, give that?"};
 }
 
+Error unsupported_beside(const std::string& name, const std::string& what) {
+  return {Exit::usage, "cannot use tokenizer file " + name, what + " is not supported"};
+}
+
 }  // namespace holdfast::text

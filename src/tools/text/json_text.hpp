@@ -13,5 +13,7 @@ nlohmann::json parse_json(std::string_view text, const std::string& name);
 
 Error damaged_json(const std::string& name, const std::string& why);
 Error unsupported_json(const std::string& name, const std::string& what);
+/// The same of a file beside the tokenizer's own.
+Error unsupported_beside(const std::string& name, const std::string& what);
 
 }  // namespace holdfast::text

@@ -1,3 +1,13 @@
+// A SentencePiece model as a Tokenizer. The library is asked for pieces and kinds, and for the ids of models
+// that normalise or are no BPE. For models of Llama's kind SentencePieceBpe does the same faster, without a
+// priority queue over the whole text: it gets the text with spaces for U+2581, and with the space before it
+// that the model or the files beside it ask for.
+//
+// A text is first searched for added tokens: control pieces and what other files declare (beside.hpp).
+// Special ones count where they lie in a range of the template's own words, others everywhere. What stands
+// between two is encoded as a text of its own, and it depends on the rule for the first space whether one
+// goes before it. Tokens that the model does not have get the numbers behind its pieces, in the order in
+// which they are declared; where a file gives them another number, the tokenizer is refused.
 #include "src/tools/text/sentencepiece_tokenizer.hpp"
 
 #include <sentencepiece_processor.h>
@@ -9,6 +19,7 @@
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/utf8.hpp"
+#include "src/tools/text/json_text.hpp"
 #include "src/tools/text/nfc.hpp"
 
 namespace holdfast::text {
@@ -72,10 +83,16 @@ char byte_of(const std::string& piece) {
   return static_cast<char>(value);
 }
 
+std::optional<Token> if_any(int id) { return id >= 0 ? std::optional<Token>(id) : std::nullopt; }
+
 }  // namespace
 
-SentencePieceTokenizer::SentencePieceTokenizer(std::string_view model, const std::string& name)
-    : facts_(facts_of(model, name)), model_(load(model, name)), identity_(data::hash_bytes(model)) {
+SentencePieceTokenizer::SentencePieceTokenizer(std::string_view model, const std::string& name,
+                                               const SentencePieceExtras& extras)
+    : facts_(facts_of(model, name)),
+      model_(load(model, name)),
+      prefix_(extras.prefix),
+      identity_(data::hash_bytes(model)) {
   for (int id = 0; id < model_->GetPieceSize(); ++id) {
     const std::string& piece = model_->IdToPiece(id);
     const Kind kind = model_->IsControl(id)   ? Kind::control
@@ -87,9 +104,38 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string_view model, const std
                      : kind == Kind::unknown ? model_->DecodeIds({id})
                      : kind == Kind::control ? piece
                                              : spaces_spelled(piece, false).text);
-    if (kind == Kind::control && !piece.empty()) control_.add(piece, id, true);
+    if (kind == Kind::control && !piece.empty()) added_.add(piece, id, true);
   }
   bpe_ = fast_bpe();
+  if (bpe_ == nullptr && prefix_ != PrefixSpace::by_model)
+    throw Error(Exit::usage, "cannot use tokenizer " + name,
+                "the files beside it ask for Llama's rule for the first space (\"legacy\", "
+                "\"add_prefix_space\"), and "
+                "it is not a model of Llama's kind (BPE with byte fallback that rewrites nothing)");
+  add(extras.added, name);
+  if (extras.begins) start_ = if_any(model_->bos_id());
+  end_ = extras.eos.empty() ? std::nullopt : find(extras.eos);
+  if (!end_) end_ = if_any(model_->eos_id());
+}
+
+/// The tokens that other files declare: pieces of the model, or the numbers behind them.
+void SentencePieceTokenizer::add(const std::vector<DeclaredToken>& declared, const std::string& name) {
+  for (const DeclaredToken& token : declared) {
+    if (token.content.empty()) throw unsupported_beside(token.said_by, "an added token of 0 bytes");
+    const auto known = find(token.content);
+    const auto id = known.value_or(vocabulary());
+    expect_id(token, id, known.has_value(), name);
+    added_.add(token.content, id, token.special || (known && kinds_[as_size(id)] == Kind::control));
+    parsed_everywhere_ |= !token.special;
+    if (!known) {
+      bytes_.push_back(token.content);
+      kinds_.push_back(token.special ? Kind::control : Kind::added);
+      names_.emplace(token.content, id);
+    } else if (token.special && kinds_[as_size(id)] != Kind::unknown) {
+      bytes_[as_size(id)] = token.content;
+      kinds_[as_size(id)] = Kind::control;
+    }
+  }
 }
 
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
@@ -138,18 +184,24 @@ void SentencePieceTokenizer::split(std::string_view text,
                                    std::vector<Token>& out, std::vector<std::size_t>* begins) const {
   expects(utf8::valid(text), "text is UTF-8");
   std::size_t done = 0;
-  for (const auto& [first, end] : parsed) {
-    // Only whole control pieces of the range count, so it is searched as a text of its own.
-    const std::string_view range = text.substr(0, end);
-    std::size_t from = std::max(first, done);
-    while (const auto found = control_.next(range, from, [](std::size_t, std::size_t) { return true; })) {
-      if (done < found->first) encode_part(text.substr(done, found->first - done), done, out, begins);
-      out.push_back(found->id);
-      if (begins != nullptr) begins->push_back(found->first);
-      done = from = found->end;
-    }
+  const bool sought = !parsed.empty() || parsed_everywhere_;
+  while (const auto found =
+             !sought ? std::nullopt : added_.next(text, done, [&](std::size_t first, std::size_t end) {
+               return lies_in(parsed, first, end);
+             })) {
+    if (done < found->first) encode_part(text.substr(done, found->first - done), done, out, begins);
+    out.push_back(found->id);
+    if (begins != nullptr) begins->push_back(found->first);
+    done = found->end;
   }
   if (done < text.size()) encode_part(text.substr(done), done, out, begins);
+}
+
+/// `text` begins at byte `base` of the whole text.
+bool SentencePieceTokenizer::has_prefix(std::string_view text, std::size_t base) const {
+  if (prefix_ == PrefixSpace::by_model) return facts_.dummy_prefix;
+  return prefix_ == PrefixSpace::first && base == 0 && !text.starts_with(' ') &&
+         !text.starts_with(space_symbol);
 }
 
 void SentencePieceTokenizer::encode_part(std::string_view text, std::size_t base, std::vector<Token>& out,
@@ -166,7 +218,7 @@ void SentencePieceTokenizer::encode_part(std::string_view text, std::size_t base
       begins->push_back(base + piece.begin());
     }
   } else {
-    Normalized spaced = spaces_spelled(text, facts_.dummy_prefix);
+    Normalized spaced = spaces_spelled(text, has_prefix(text, base));
     const std::size_t before = begins != nullptr ? begins->size() : 0;
     bpe_->encode(spaced.text, out, begins);
     for (std::size_t i = before; begins != nullptr && i < begins->size(); ++i)
@@ -176,7 +228,8 @@ void SentencePieceTokenizer::encode_part(std::string_view text, std::size_t base
 
 std::string SentencePieceTokenizer::decode(std::span<const Token> tokens, bool specials) const {
   std::string text;
-  bool at_start = facts_.dummy_prefix || facts_.drops_spaces;
+  bool at_start = prefix_ == PrefixSpace::by_model ? facts_.dummy_prefix || facts_.drops_spaces
+                                                   : prefix_ == PrefixSpace::first;
   for (const Token token : tokens) {
     expects(token >= 0 && token < vocabulary(), "tokens are in the vocabulary");
     const auto index = as_size(token);
@@ -192,19 +245,12 @@ std::string SentencePieceTokenizer::decode(std::span<const Token> tokens, bool s
 }
 
 std::optional<Token> SentencePieceTokenizer::find(std::string_view piece) const {
+  if (const auto added = names_.find(piece); added != names_.end()) return added->second;
   const int id = model_->PieceToId(piece);
-  if (id < 0 || id >= vocabulary() || model_->IdToPiece(id) != piece) return std::nullopt;
+  if (id < 0 || id >= model_->GetPieceSize() || model_->IdToPiece(id) != piece) return std::nullopt;
   return id;
 }
 
-namespace {
-
-std::optional<Token> if_any(int id) { return id >= 0 ? std::optional<Token>(id) : std::nullopt; }
-
-}  // namespace
-
-std::optional<Token> SentencePieceTokenizer::document_start() const { return if_any(model_->bos_id()); }
-std::optional<Token> SentencePieceTokenizer::document_end() const { return if_any(model_->eos_id()); }
 std::optional<Token> SentencePieceTokenizer::unknown() const { return if_any(model_->unk_id()); }
 
 }  // namespace holdfast::text

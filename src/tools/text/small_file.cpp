@@ -2,6 +2,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/lfs_pointer.hpp"
 
 namespace holdfast::text {
 namespace fs = std::filesystem;
@@ -24,7 +25,9 @@ std::string read_small_file(const fs::path& path) {
     throw Error(Exit::usage, "cannot use tokenizer " + path.string(),
                 "it has " + std::to_string(bytes) + " bytes; tokenizers are smaller");
   }
-  return files::read_text(path);
+  std::string text = files::read_text(path);
+  refuse_lfs_pointer(path, text);
+  return text;
 }
 
 }  // namespace holdfast::text

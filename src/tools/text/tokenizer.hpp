@@ -60,9 +60,9 @@ class Tokenizer {
 };
 
 /// `path`: a SentencePiece model (*.model), a Hugging Face tokenizer.json, or a folder with one of them
-/// (tokenizer.json first, then tokenizer.model; the latter also where the former is not supported, if it has
-/// all its added tokens; else the only NAME.model). Throws Error (usage) when it is none, or uses what is not
-/// supported; the error names it.
+/// (tokenizer.json first, then tokenizer.model, also together with a tokenizer.json of Llama's kind; else the
+/// only NAME.model). What the files beside it say is a part of it (beside.hpp). Throws Error (usage) when it
+/// is none, when its files contradict each other, or when it uses what is not supported; the error names it.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 }  // namespace holdfast::text

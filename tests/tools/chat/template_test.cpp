@@ -198,9 +198,19 @@ TEST_F(Folder, template_beside_the_tokenizer) {
     "bos_token": {"__type": "AddedToken", "content": "<b>"}, "eos_token": "<e>", "pad_token": null})");
   EXPECT_EQ(text(), "<b><e>");
   write("special_tokens_map.json", R"({"pad_token": {"content": "<p>"}, "eos_token": "other"})");
-  EXPECT_EQ(text(), "<b><e><p>");
+  EXPECT_EQ(text(), "<b>other<p>") << "transformers lets the map go before a config without a list of tokens";
+  write("tokenizer_config.json", R"({"chat_template": "{{ eos_token }}{{ pad_token }}", "eos_token": "<e>",
+    "added_tokens_decoder": {"0": {"content": "<e>", "special": true}}})");
+  EXPECT_EQ(text(), "<e>");
   write("chat_template.jinja", "file {{ eos_token }}");
   EXPECT_EQ(text(), "file <e>");
+  write("chat_template.jinja", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9000\n");
+  EXPECT_THAT(error(), AllOf(HasSubstr("Git LFS pointer"), HasSubstr("git lfs pull")));
+}
+
+TEST_F(Folder, template_of_a_processor) {
+  write("chat_template.json", R"({"chat_template": "p"})");
+  EXPECT_EQ(text(), "p");
 }
 
 TEST_F(Folder, one_of_several_templates) {
@@ -208,6 +218,14 @@ TEST_F(Folder, one_of_several_templates) {
       "tokenizer_config.json",
       R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})");
   EXPECT_EQ(text(), "d");
+  const auto with_tools = Json::parse(R"({"tools": [{"name": "f"}]})");
+  EXPECT_EQ(open_template(path).render(user("x"), false, with_tools).text, "t");
+  write("chat_template.jinja", "j");
+  EXPECT_EQ(open_template(path).render(user("x"), false, with_tools).text, "j");
+  std::filesystem::create_directory(path / "additional_chat_templates");
+  write("additional_chat_templates/tool_use.jinja", "u");
+  EXPECT_EQ(open_template(path).render(user("x"), false, with_tools).text, "u");
+  EXPECT_EQ(text(), "j");
 }
 
 TEST_F(Folder, what_is_wrong_names_the_folder) {

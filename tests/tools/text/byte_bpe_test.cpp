@@ -10,6 +10,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "tests/config/scratch.hpp"
 
 namespace holdfast::text {
 namespace {
@@ -170,27 +171,35 @@ TEST(ByteBpe, CutsAsSplitSays) {
 }
 
 TEST(ByteBpe, NamesWhatBeginsAndEndsADocument) {
-  const DocumentTokens instruct =
-      document_tokens(R"({"bos_token": {"content": "<|begin_of_text|>"}, "eos_token": "<|eot_id|>"})",
-                      "<|begin_of_text|>", "c");
+  const auto beside = [](std::map<std::string, std::string> named) {
+    Beside all;
+    all.configured = true;
+    all.named = std::move(named);
+    return all;
+  };
+  const DocumentTokens instruct = document_tokens(
+      beside({{"bos_token", "<|begin_of_text|>"}, {"eos_token", "<|eot_id|>"}}), "<|begin_of_text|>");
   const auto tokenizer = from(llama3().dump(), instruct);
   EXPECT_EQ(tokenizer->document_start(), tokenizer->find("<|begin_of_text|>"));
   EXPECT_EQ(tokenizer->document_end(), tokenizer->find("<|end_of_text|>")) << "and not the end of a turn";
-  const auto plain = from(llama3().dump(), document_tokens(std::nullopt, std::nullopt, "c"));
+  const auto plain = from(llama3().dump(), document_tokens({}, std::nullopt));
   EXPECT_EQ(plain->document_start(), plain->find("<|begin_of_text|>"));
   // A token that is named and never put before a text begins none.
   using Start = std::vector<std::string>;
-  for (const auto& [config, begins, start] :
-       std::vector<std::tuple<std::string, std::optional<std::string>, Start>>{
-           {R"({"bos_token": "<s>"})", {}, {}},
-           {R"({"bos_token": "<s>", "add_bos_token": true})", {}, {"<s>"}},
-           {R"({"bos_token": "<s>", "tokenizer_class": "LlamaTokenizerFast"})", {}, {"<s>"}},
-           {R"({"bos_token": "<s>", "add_bos_token": false})", "<s>", {}},
-           {R"({})", "<s>", {"<s>"}}})
-    EXPECT_EQ(document_tokens(config, begins, "c").start, start) << config;
-  const auto qwen =
-      from(files::read_text(golden("qwen/tokenizer.json")),
-           document_tokens(R"({"bos_token": null, "eos_token": "<|im_end|>"})", std::nullopt, "c"));
+  const auto start_of = [&](std::optional<bool> add, const std::string& kind,
+                            std::optional<std::string> begins) {
+    Beside all = beside({{"bos_token", "<s>"}});
+    all.add_bos_token = add;
+    all.tokenizer_class = kind;
+    return document_tokens(all, begins).start;
+  };
+  EXPECT_EQ(start_of({}, "", {}), Start());
+  EXPECT_EQ(start_of(true, "", {}), Start({"<s>"}));
+  EXPECT_EQ(start_of({}, "LlamaTokenizerFast", {}), Start({"<s>"}));
+  EXPECT_EQ(start_of(false, "", "<s>"), Start());
+  EXPECT_EQ(document_tokens(beside({}), "<s>").start, Start({"<s>"}));
+  const auto qwen = from(files::read_text(golden("qwen/tokenizer.json")),
+                         document_tokens(beside({{"eos_token", "<|im_end|>"}}), std::nullopt));
   EXPECT_EQ(qwen->document_start(), std::nullopt);
   EXPECT_EQ(qwen->document_end(), qwen->find("<|endoftext|>"));
   json document = llama3();
@@ -201,6 +210,71 @@ TEST(ByteBpe, NamesWhatBeginsAndEndsADocument) {
         {{"type", "TemplateProcessing"},
          {"single", {{{"SpecialToken", {{"id", "<|eot_id|>"}, {"type_id", 0}}}}}}}}}};
   EXPECT_EQ(read_byte_bpe(document.dump(), "x").begins, "<|eot_id|>");
+}
+
+/// What is expected was compared with transformers 4.57 and 5.24.
+class BesideFiles : public testing::Test {
+ protected:
+  BesideFiles() { put("tokenizer.json", files::read_text(golden("qwen/tokenizer.json"))); }
+  void put(const std::string& name, const std::string& text) const { scratch_.write(name, text); }
+  std::unique_ptr<Tokenizer> open() const { return open_tokenizer(scratch_.path()); }
+  std::string refusal() const {
+    const auto refusal = test::refusal_of([&] { open(); });
+    EXPECT_EQ(refusal.exit, Exit::usage);
+    return refusal.text;
+  }
+  const test::Scratch scratch_;
+  const int known_ = open_tokenizer(golden("qwen"))->vocabulary();
+};
+
+TEST_F(BesideFiles, WhatOtherFilesDeclareAreTokens) {
+  const std::string id = std::to_string(known_);
+  for (const auto& [name, text] : {
+           std::pair<std::string, std::string>("added_tokens.json", R"({"<|tool|>": )" + id + "}"),
+           {"tokenizer_config.json",
+            R"({"added_tokens_decoder": {")" + id + R"(": {"content": "<|tool|>", "special": true}}})"},
+           {"special_tokens_map.json", R"({"additional_special_tokens": ["<|tool|>"]})"},
+           {"tokenizer_config.json", R"({"additional_special_tokens": [{"content": "<|tool|>"}]})"},
+           {"tokenizer_config.json", R"({"extra_special_tokens": {"tool_token": "<|tool|>"}})"},
+           {"tokenizer_config.json", R"({"eos_token": "<|tool|>"})"},
+       }) {
+    put(name, text);
+    const auto tokenizer = open();
+    EXPECT_EQ(tokenizer->vocabulary(), known_ + 1) << text;
+    EXPECT_THAT(encoded(*tokenizer, "a<|tool|>", Specials::parsed), testing::Contains(known_)) << text;
+    const bool special = name != "added_tokens.json";
+    EXPECT_EQ(encoded(*tokenizer, "a<|tool|>").back() == known_, !special) << text;
+    std::filesystem::remove(scratch_.path() / name);
+  }
+}
+
+TEST_F(BesideFiles, WhatTheyContradictIsRefused) {
+  put("added_tokens.json", R"({"<|tool|>": 999999})");
+  EXPECT_THAT(refusal(), HasSubstr("'<|tool|>' has number 999999 in"));
+  put("added_tokens.json", R"({"<|im_end|>": 5})");
+  EXPECT_THAT(refusal(), HasSubstr("'<|im_end|>' has number 5 in"));
+  put("added_tokens.json", "{}");
+  put("tokenizer_config.json", R"({"eos_token": {"content": "<|im_end|>", "rstrip": true}})");
+  EXPECT_THAT(refusal(), HasSubstr("rstrip of token <|im_end|> is not supported"));
+}
+
+TEST_F(BesideFiles, TheMapNamesTokensWhereTheConfigDoesNotListAll) {
+  put("special_tokens_map.json", R"({"bos_token": "<|im_start|>"})");
+  put("tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<|im_end|>"})");
+  EXPECT_EQ(open()->document_start(), open()->find("<|im_start|>"));
+  put("tokenizer_config.json",
+      R"({"add_bos_token": true, "bos_token": "<|im_end|>", "added_tokens_decoder": {}})");
+  EXPECT_EQ(open()->document_start(), open()->find("<|im_end|>"));
+}
+
+TEST_F(BesideFiles, APrefixSpaceThatFilesDisagreeOnIsRefused) {
+  auto document = json::parse(files::read_text(golden("qwen/tokenizer.json")));
+  document["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+  put("tokenizer.json", document.dump());
+  put("tokenizer_config.json", R"({"add_prefix_space": false})");
+  EXPECT_NO_THROW(open());
+  put("tokenizer_config.json", R"({"add_prefix_space": true})");
+  EXPECT_THAT(refusal(), HasSubstr("add_prefix_space"));
 }
 
 TEST(ByteBpe, FindsPiecesAsTheVocabularySpellsThem) {

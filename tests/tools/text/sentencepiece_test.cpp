@@ -338,26 +338,197 @@ TEST_F(Open, KnowsFilesAndFolders) {
   EXPECT_THAT(refusal(folder_), HasSubstr("tokenizer_config.json"));
 }
 
-TEST_F(Open, SaysWhatToDoWithTheTokenizerJsonOfLlama2) {
+TEST_F(Open, SaysWhatToDoWithTheTokenizerJsonOfLlama2Alone) {
   std::ofstream(folder_ / "tokenizer.json")
       << R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "_"}]},
              "pre_tokenizer": null, "model": {"type": "BPE", "byte_fallback": true, "vocab": {}, "merges": []}})";
   EXPECT_THAT(refusal(folder_), testing::AllOf(HasSubstr("Prepend"), HasSubstr("tokenizer.model")));
 }
 
-TEST_F(Open, TokenizerModelStandsInWhereItHasAllTokens) {
-  std::ofstream(folder_ / "tokenizer.model", std::ios::binary) << model_of({});
-  const auto write = [&](const std::string& added) {
-    std::ofstream(folder_ / "tokenizer.json")
-        << R"({"pre_tokenizer": null, "model": {"type": "BPE", "vocab": {}, "merges": []}, "added_tokens": [)"
-        << added << "]}";
+/// The texts of a tokenizer.json as transformers 4 writes it for a model of Llama's kind, with this rule for
+/// the first space; `more` are added tokens beside the model's own.
+std::string llama_json(const std::string& model, const nlohmann::json& normalizer, const nlohmann::json& cuts,
+                       const nlohmann::json& more = nlohmann::json::array()) {
+  auto document = nlohmann::json::parse(hf_files_of_sentencepiece(model, "x", {})->tokenizer);
+  document["normalizer"] = normalizer;
+  document["pre_tokenizer"] = cuts;
+  for (const auto& token : more) document["added_tokens"].push_back(token);
+  return document.dump();
+}
+nlohmann::json metaspace(const char* scheme) {
+  return {
+      {"type", "Metaspace"}, {"replacement", "\xE2\x96\x81"}, {"prepend_scheme", scheme}, {"split", false}};
+}
+nlohmann::json replaced() {
+  return {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\xE2\x96\x81"}};
+}
+nlohmann::json prepended() {
+  return {{"type", "Sequence"},
+          {"normalizers", {{{"type", "Prepend"}, {"prepend", "\xE2\x96\x81"}}, replaced()}}};
+}
+nlohmann::json added(int id, const std::string& content, bool special = true) {
+  return {{"id", id},        {"content", content},  {"special", special},  {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"single_word", false}};
+}
+
+/// A model, and what lies beside it; what is expected was compared with transformers 4.57 and 5.24
+/// (scripts/proof/tokenizers.sh).
+class OpenBeside : public Open {
+ protected:
+  static constexpr const char* im_end = "<|im_end|>";
+  static constexpr const char* im_start = "<|im_start|>";
+
+  void SetUp() override {
+    Open::SetUp();
+    put("tokenizer.model", model_);
+  }
+  void put(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+  /// The model's ids of a text that stands for itself, with or without a space before it.
+  std::vector<Token> part(std::string_view text, bool spaced) const {
+    return spaced ? encoded(spaced_, text) : encoded_by_json(bare_, std::string(text));
+  }
+  std::vector<Token> joined(const std::vector<std::vector<Token>>& parts) const {
+    std::vector<Token> all;
+    for (const auto& ids : parts) all.insert(all.end(), ids.begin(), ids.end());
+    return all;
+  }
+  std::vector<Token> parsed(const std::string& text) const {
+    return encoded(*open_tokenizer(folder_), text, Specials::parsed);
+  }
+
+  const std::string model_ = model_of({});
+  const SentencePieceTokenizer spaced_{model_, "x"};
+  const nlohmann::json bare_ = nlohmann::json::parse(llama_json(model_, replaced(), {}));
+};
+
+TEST_F(OpenBeside, AddedTokensHaveTheirNumbers) {
+  const std::string decoder = R"("added_tokens_decoder": {"1": {"content": "<s>", "special": true},
+      "601": {"content": "<|im_start|>", "special": false}, "600": {"content": "<|im_end|>", "special": true}})";
+  const std::string names =
+      R"("tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "<|im_end|>")";
+  const std::string json = R"({"<|im_start|>": 601, "<|im_end|>": 600})";
+  for (const auto& [config, added] : {std::pair("{" + names + "}", json),
+                                      {"{" + names + ", " + decoder + "}", ""},
+                                      {"{" + names + ", " + decoder + "}", json}}) {
+    put("tokenizer_config.json", config);
+    std::filesystem::remove(folder_ / "added_tokens.json");
+    if (!added.empty()) put("added_tokens.json", added);
+    const auto tokenizer = open_tokenizer(folder_);
+    EXPECT_EQ(tokenizer->vocabulary(), 602);
+    EXPECT_EQ(tokenizer->find(im_start), 601);
+    EXPECT_EQ(tokenizer->find(im_end), 600);
+    EXPECT_EQ(tokenizer->document_start(), 1);
+    EXPECT_EQ(tokenizer->document_end(), 600);
+    EXPECT_EQ(parsed("<|im_start|>user\n<|im_end|>"), joined({{601}, part("user\n", true), {600}}));
+    // In a text of unknown origin only what is not special is a token.
+    const auto ids = encoded(*tokenizer, "<|im_start|>user<|im_end|>");
+    EXPECT_EQ(ids, joined({{601}, part("user<|im_end|>", true)}));
+    EXPECT_EQ(tokenizer->decode(ids, false), "<|im_start|> user<|im_end|>");
+    EXPECT_EQ(tokenizer->decode(std::vector<Token>{600, 601}, false), im_start);
+    EXPECT_EQ(tokenizer->decode(std::vector<Token>{600, 601}, true), std::string(im_end) + im_start);
+  }
+}
+
+TEST_F(OpenBeside, NamedTokensThatTheModelDoesNotHaveAreTheNext) {
+  put("special_tokens_map.json",
+      R"({"pad_token": {"content": "<pad>", "lstrip": false}, "unk_token": "<unk>",
+          "additional_special_tokens": ["<|im_end|>"]})");
+  const auto tokenizer = open_tokenizer(folder_);
+  EXPECT_EQ(tokenizer->find("<pad>"), 600);
+  EXPECT_EQ(tokenizer->find(im_end), 601);
+  EXPECT_EQ(tokenizer->vocabulary(), 602);
+  EXPECT_EQ(open_tokenizer(folder_ / "tokenizer.model")->vocabulary(), 602) << "named as a file, too";
+}
+
+TEST_F(OpenBeside, FilesThatContradictEachOtherAreRefused) {
+  put("added_tokens.json", R"({"<|im_end|>": 700})");
+  EXPECT_THAT(refusal(folder_),
+              testing::AllOf(HasSubstr("'<|im_end|>' has number 700 in"),
+                             HasSubstr("added_tokens.json, where the next free number is 600")));
+  put("added_tokens.json", R"({"<s>": 600})");
+  EXPECT_THAT(refusal(folder_), HasSubstr("and number 1 in the tokenizer"));
+  put("added_tokens.json", R"({"<|im_end|>": 600})");
+  put("tokenizer_config.json", R"({"added_tokens_decoder": {"600": {"content": "<|im_start|>"}}})");
+  EXPECT_THAT(refusal(folder_), HasSubstr("added_tokens.json says that token 600 is '<|im_end|>'"));
+  std::filesystem::remove(folder_ / "added_tokens.json");
+  for (const char* key : {"lstrip", "rstrip", "single_word"}) {
+    put("tokenizer_config.json",
+        fmt::format(R"({{"added_tokens_decoder": {{"600": {{"content": "<x>", "{}": true}}}}}})", key));
+    EXPECT_THAT(refusal(folder_), HasSubstr(fmt::format("{} of token <x> is not supported", key)));
+  }
+  put("tokenizer_config.json", "{");
+  EXPECT_THAT(refusal(folder_), HasSubstr("tokenizer_config.json"));
+}
+
+TEST_F(OpenBeside, TheFirstSpaceIsWhereTransformersPutsIt) {
+  const std::string text = "<s>user </s>if";
+  const auto rules = [&](const std::string& keys) {
+    put("tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizer", )" + keys + "}");
   };
-  write(R"({"id": 1, "content": "<s>"}, {"id": 2, "content": "</s>"})");
-  EXPECT_EQ(open_tokenizer(folder_)->vocabulary(), 600);
-  write(R"({"id": 1, "content": "<s>"}, {"id": 600, "content": "<|user|>"})");
-  EXPECT_THAT(refusal(folder_), HasSubstr("ByteLevel"));
-  write(R"({"id": 2, "content": "<s>"})");
-  EXPECT_THAT(refusal(folder_), HasSubstr("ByteLevel"));
+  const auto spaced = joined({{1}, part("user ", true), {2}, part("if", true)}),
+             bare = joined({{1}, part("user ", false), {2}, part("if", false)});
+  ASSERT_NE(spaced, bare);
+  rules(R"("bos_token": "<s>")");
+  EXPECT_EQ(parsed(text), spaced);
+  EXPECT_EQ(parsed(" if"), part("  if", false));
+  rules(R"("legacy": true)");
+  EXPECT_EQ(parsed(text), spaced);
+  rules(R"("legacy": false)");
+  EXPECT_EQ(parsed(text), bare);
+  EXPECT_EQ(parsed("if</s>if"), joined({part("if", true), {2}, part("if", false)}));
+  EXPECT_EQ(parsed(" if"), part(" if", false)) << "there is one already";
+  EXPECT_EQ(open_tokenizer(folder_)->decode(part("if", true), false), "if");
+  rules(R"("legacy": false, "add_prefix_space": false)");
+  EXPECT_EQ(parsed("if</s>if"), joined({part("if", false), {2}, part("if", false)}));
+  // tokenizer.json is what transformers reads first.
+  for (const auto& [normalizer, cuts, expected] : {std::tuple(prepended(), nlohmann::json(), spaced),
+                                                   {nlohmann::json(), metaspace("first"), bare},
+                                                   {nlohmann::json(), metaspace("never"), bare},
+                                                   {replaced(), nlohmann::json(), bare}}) {
+    put("tokenizer.json", llama_json(model_, normalizer, cuts));
+    EXPECT_EQ(parsed(text), expected) << cuts;
+  }
+  EXPECT_EQ(parsed("if"), part("if", false));
+  put("tokenizer.model", model_of({{"model_type", "unigram"}}));
+  std::filesystem::remove(folder_ / "tokenizer.json");
+  EXPECT_THAT(refusal(folder_), HasSubstr("add_prefix_space"));
+}
+
+TEST_F(OpenBeside, DocumentsBeginAsTheConfigSays) {
+  put("tokenizer_config.json", R"({"add_bos_token": false, "eos_token": "</s>"})");
+  EXPECT_EQ(open_tokenizer(folder_)->document_start(), std::nullopt);
+  EXPECT_EQ(open_tokenizer(folder_)->document_end(), 2);
+}
+
+TEST_F(OpenBeside, ATokenizerJsonOfLlamasKindGoesWithTheModel) {
+  put("tokenizer.json", llama_json(model_, prepended(), {},
+                                   nlohmann::json::array({added(600, im_end), added(601, im_start, false)})));
+  EXPECT_EQ(open_tokenizer(folder_)->find(im_start), 601);
+  EXPECT_EQ(open_tokenizer(folder_)->identity(), data::hash_bytes(model_));
+  put("added_tokens.json", R"({"<tool>": 602})");
+  EXPECT_EQ(open_tokenizer(folder_)->vocabulary(), 603) << "transformers reads both";
+  put("tokenizer.json", llama_json(model_, prepended(), {}, nlohmann::json::array({added(600, im_end)})));
+  EXPECT_THAT(refusal(folder_), HasSubstr("'<tool>' has number 602"));
+  std::filesystem::remove(folder_ / "added_tokens.json");
+  put("tokenizer.json", llama_json(model_, prepended(), {}, nlohmann::json::array({added(2, "<s>")})));
+  EXPECT_THAT(refusal(folder_), HasSubstr("'<s>' has number 2"));
+  put("tokenizer.json", llama_json(model_of({{"vocab_size", "590"}}), prepended(), {}));
+  EXPECT_THAT(refusal(folder_), HasSubstr("it has 590 pieces, and tokenizer.model beside it has 600"));
+  auto other = nlohmann::json::parse(llama_json(model_, prepended(), {}));
+  std::swap(other["model"]["vocab"]["a"], other["model"]["vocab"]["b"]);
+  put("tokenizer.json", other.dump());
+  EXPECT_THAT(refusal(folder_), HasSubstr("and tokenizer.model beside it has not"));
+  put("tokenizer.json", llama_json(model_, {}, {{"type", "Whitespace"}}));
+  EXPECT_THAT(refusal(folder_), HasSubstr("Whitespace"));
+  EXPECT_EQ(open_tokenizer(folder_ / "tokenizer.model")->vocabulary(), 600) << "named as a file";
+}
+
+TEST_F(Open, SaysHowHalvesOfATokenizerBecomeOne) {
+  std::ofstream(folder_ / "vocab.json") << "{}";
+  std::ofstream(folder_ / "merges.txt") << "";
+  EXPECT_THAT(refusal(folder_), HasSubstr("save_pretrained"));
 }
 
 }  // namespace
