@@ -30,26 +30,46 @@ std::size_t start_of_own(const Rendered& rendered, std::size_t of) {
   return of;
 }
 
-/// The bytes that turn `number` adds to `whole`, or nothing when they are not what they were when it was
-/// said.
-std::optional<Range> turn_in(const Rendered& whole, const Json& messages, std::size_t number,
-                             const Template& chat, const Json& extra) {
+/// The bytes that a turn adds to the whole conversation, or why they cannot be told.
+struct Turn {
+  std::optional<Range> range;
+  std::string why;
+};
+
+/// A system message that the template shows before an answer, and not in the conversation that has it.
+bool loses_system(const Json& messages, const std::string& prompt, const std::string& whole) {
+  const Json content = messages.front().value("content", Json());
+  return messages.front().value("role", "") == "system" && content.is_string() && content != "" &&
+         prompt.find(content.get<std::string>()) != std::string::npos &&
+         whole.find(content.get<std::string>()) == std::string::npos;
+}
+
+/// Turn `number` of `whole`; no range when it is not what it was when it was said.
+Turn turn_in(const Rendered& whole, const Json& messages, std::size_t number, const Template& chat,
+             const Json& extra) {
   Json so_far(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(number));
   const std::string prompt = chat.render(so_far, true, extra).text;
   std::size_t first = common(prompt, whole.text);
   if (first < prompt.size()) {
     // The prompt may open what no turn in a conversation has, such as thoughts.
     const std::string before = chat.render(so_far, false, extra).text;
-    if (!whole.text.starts_with(before)) return std::nullopt;
+    if (!whole.text.starts_with(before))
+      return {
+          {},
+          loses_system(messages, prompt, whole.text)
+              ? "the template writes the system message only before an answer that is still to come; put it "
+                "into the first message of the user, and it is in all of them"
+              : "the template writes what comes before an answer differently once the answer is there"};
     first = std::min(first, end_of_own(whole, before.size()));
   }
-  if (number + 1 == messages.size()) return Range{first, whole.text.size()};
+  if (number + 1 == messages.size()) return {Range{first, whole.text.size()}, {}};
   so_far.push_back(messages[number]);
   const Rendered with = chat.render(so_far, false, extra);
   // Some templates end a conversation with words that do not stay there when it goes on.
   const std::size_t end = common(with.text, whole.text);
-  if (end < with.text.size() && end < start_of_own(with, with.text.size())) return std::nullopt;
-  return Range{first, std::max(first, end)};
+  if (end < with.text.size() && end < start_of_own(with, with.text.size()))
+    return {{}, "the template changes what the assistant said as the conversation goes on"};
+  return {Range{first, std::max(first, end)}, {}};
 }
 
 class Marker {
@@ -63,7 +83,7 @@ class Marker {
   }
 
   /// Tokens that have a byte of the range. `trimmed`: but not what follows the token that ends a turn.
-  void mark(const Range& range, bool trimmed) {
+  void mark(const Range& range, bool trimmed, bool learned = true) {
     if (range.first >= range.second) return;
     const auto below = [](std::size_t begin, std::size_t place) { return begin < place; };
     const auto last = begins_.end() - 1;
@@ -72,7 +92,7 @@ class Marker {
     if (first != begins_.begin() && *first > range.first) --first;  // it began earlier, and reaches into it
     auto to = as_size(end - begins_.begin());
     if (trimmed) to = behind_end_token(range, to);
-    for (auto i = as_size(first - begins_.begin()); i < to; ++i) example_.learned[i] = true;
+    for (auto i = as_size(first - begins_.begin()); i < to; ++i) example_.learned[i] = learned;
   }
 
  private:
@@ -98,24 +118,39 @@ class Marker {
 
 Example tokenize(const Json& messages, const Template& chat, const text::Tokenizer& tokenizer,
                  const Json& extra) {
-  const Rendered whole = chat.render(messages, false, extra);
+  Json shown = messages;  // templates do not see what is learned
+  for (Json& message : shown)
+    if (message.is_object()) message.erase("train");
+  const Rendered whole = chat.render(shown, false, extra);
   Example example;
   Marker marker(whole, tokenizer, example);
   for (const Range& answer : whole.answers) marker.mark(answer, false);
-  int turns = 0;
-  for (std::size_t i = 0; whole.answers.empty() && i < messages.size(); ++i) {
+  int turns = 0, left_out = 0;
+  std::string why;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].value("role", "") != "assistant") continue;
     ++turns;
-    const auto range = turn_in(whole, messages, i, chat, extra);
-    if (range)
-      marker.mark(*range, true);
-    else
-      ++example.rewritten;
+    const bool wanted = messages[i].value("train", true);
+    left_out += wanted ? 0 : 1;
+    if (whole.answers.empty() != wanted) continue;  // marked by the template, or not to be marked at all
+    const Turn turn = turn_in(whole, shown, i, chat, extra);
+    if (!turn.range && !wanted)
+      throw Error(Exit::usage, "the answer that is not to be learned cannot be told from the others",
+                  turn.why);
+    if (turn.range) {
+      marker.mark(*turn.range, wanted, wanted);
+      continue;
+    }
+    ++example.rewritten;
+    if (why.empty()) why = turn.why;
   }
   if (std::find(example.learned.begin(), example.learned.end(), true) == example.learned.end())
-    throw Error(
-        Exit::usage, "there is nothing to learn from this conversation",
-        turns == 0 ? "the assistant says nothing in it" : "the template changes what the assistant said");
+    throw Error(Exit::usage, "there is nothing to learn from this conversation",
+                turns == 0          ? "the assistant says nothing in it"
+                : turns == left_out ? "all of its answers are marked as not to be learned"
+                : why.empty()       ? "the template marks nothing as said by the assistant"
+                                    : why,
+                why.empty() ? "" : "Give another template with --chat FOLDER?");
   return example;
 }
 

@@ -12,9 +12,10 @@ namespace holdfast::chat {
 
 /// The messages of a line, whichever of the common forms it has: {"messages": [{"role", "content"}]},
 /// {"conversations": [{"from", "value"}]} (human, gpt, system), {"instruction", "input", "output"},
-/// {"prompt", "completion"} (both text, or both lists of messages). "system" of the second and third form is
-/// the first message; "instruction" and "input" have a blank line between them. Throws Error (usage) that
-/// says what is missing.
+/// {"prompt", "completion"} (both text, or both lists of messages). "system" or "system_prompt" beside
+/// them is the first message; "instruction" and "input" have a blank line between them. An answer that is not
+/// to be learned, by whichever key says so, has "train": false. Throws Error (usage) that says what is
+/// missing, and names what cannot be followed.
 nlohmann::ordered_json messages_of(const nlohmann::ordered_json& line);
 
 /// What else of a line its template sees: "tools", "documents", and the entries of "chat_template_kwargs".
@@ -31,7 +32,8 @@ struct Example {
 /// found by rendering the conversation up to each of its turns, with and without them. A turn is learned as
 /// the whole conversation shows it. Where that is not what it was when it was said (templates of models that
 /// think drop the thoughts of earlier turns), there is nothing of it that the model would say, and it is not
-/// learned. Throws Error (usage) when there is nothing to learn.
+/// learned, and neither is one with "train": false. Throws Error (usage) when there is nothing to learn, and
+/// says why.
 Example tokenize(const nlohmann::ordered_json& messages, const Template& chat,
                  const text::Tokenizer& tokenizer,
                  const nlohmann::ordered_json& extra = nlohmann::ordered_json::object());

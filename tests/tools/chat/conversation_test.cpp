@@ -11,6 +11,7 @@ namespace holdfast::chat {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string wrong(const std::string& line) {
@@ -47,6 +48,12 @@ TEST(Messages, system_and_input) {
                                   {"role": "assistant", "content": "2"}])"));
   EXPECT_EQ(messages_of(Json::parse(R"({"conversations": [{"from": "system", "value": "s"}]})"))[0]["role"],
             "system");
+  for (const char* line : {R"({"system": "s", "messages": [{"role": "user", "content": "q"}]})",
+                           R"({"system": "s", "prompt": "q", "completion": "a"})",
+                           R"({"system_prompt": "s", "conversations": [{"from": "human", "value": "q"}]})"})
+    EXPECT_EQ(messages_of(Json::parse(line))[0]["content"], "s") << line;
+  EXPECT_THAT(wrong(R"({"system": "s", "messages": [{"role": "system", "content": "t"}]})"),
+              HasSubstr("and a system message"));
 }
 
 TEST(Messages, say_what_is_missing) {
@@ -65,7 +72,65 @@ TEST(Messages, say_what_is_missing) {
   EXPECT_THAT(wrong(R"({"instruction": "a", "output": "b", "history": [["c", "d"]]})"), HasSubstr("history"));
 }
 
+/// "L": learned, "-": not, of each message of role assistant.
+std::string flags(const std::string& line) {
+  std::string all;
+  const Json messages = messages_of(Json::parse(line));
+  for (const Json& message : messages)
+    if (message["role"] == "assistant") all += message.value("train", true) ? 'L' : '-';
+  for (const Json& message : messages)
+    for (const auto& [key, value] : message.items())
+      EXPECT_TRUE(key == "role" || key == "content" || key == "train") << key;
+  return all;
+}
+
+TEST(Messages, answers_that_are_not_to_be_learned) {
+  const auto of = [](const std::string& first, const std::string& second) {
+    return R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", )" +
+           first + R"(}, {"role": "user", "content": "q"}, {"role": "assistant", "content": "b", )" + second +
+           "}]}";
+  };
+  EXPECT_EQ(flags(of(R"("weight": 0)", R"("weight": 1)")), "-L");
+  EXPECT_EQ(flags(of(R"("weight": 0.0)", R"("weight": 1.0)")), "-L");
+  EXPECT_EQ(flags(of(R"("train": false)", R"("train": true)")), "-L");
+  EXPECT_EQ(flags(of(R"("training": false)", R"("weight": null)")), "-L");
+  EXPECT_EQ(flags(of(R"("loss": false)", R"("loss": true)")), "-L");
+  EXPECT_EQ(flags(of(R"("masked": true)", R"("masked": false)")), "-L");
+  EXPECT_EQ(flags(of(R"("weight": 0, "train": false)", R"("weight": 1)")), "-L");
+  EXPECT_EQ(flags(R"({"conversations": [{"from": "human", "value": "q", "weight": 0},
+    {"from": "gpt", "value": "a", "weight": 0}, {"from": "gpt", "value": "a", "train": true}]})"),
+            "-L");
+  EXPECT_EQ(flags(R"({"prompt": [{"role": "user", "content": "q"}],
+    "completion": [{"role": "assistant", "content": "a", "train": false}]})"),
+            "-");
+  for (const char* key : {R"("weight": 0.5)", R"("weight": 2)", R"("weight": "0")", R"("loss_scale": 2)",
+                          R"("train_detail": [])", R"("mask": true)", R"("weight": 0, "train": true)"})
+    EXPECT_THAT(wrong(of(key, R"("weight": 1)")), HasSubstr("this is no conversation")) << key;
+  EXPECT_THAT(wrong(of(R"("weight": 0.5)", R"("weight": 1)")), HasSubstr("\"weight\" of a message is 0.5"));
+  EXPECT_THAT(wrong(R"({"messages": [{"role": "user", "content": "q", "train": true}]})"),
+              HasSubstr("a message of role \"user\" is to be learned"));
+}
+
+TEST(Messages, what_says_something_else_is_named) {
+  const std::string said =
+      R"("messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}])";
+  EXPECT_THAT(wrong(R"({"prompt": "q", "chosen": "a", "rejected": "b"})"),
+              AllOf(HasSubstr("preference"), HasSubstr("jq -c")));
+  EXPECT_THAT(wrong("{" + said + R"(, "rejected_response": "b"})"), HasSubstr("\"rejected_response\""));
+  EXPECT_THAT(wrong(R"({"prompt": "q", "completion": "a", "label": false})"), HasSubstr("good one"));
+  EXPECT_THAT(wrong("{" + said + R"(, "images": ["x.png"]})"), HasSubstr("\"images\""));
+  EXPECT_THAT(wrong(R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})"),
+              HasSubstr("\"image\""));
+  EXPECT_THAT(wrong("{" + said + R"(, "functions": [{"name": "f"}]})"), HasSubstr("\"functions\""));
+  EXPECT_THAT(wrong("{" + said + R"(, "weight": 0.5})"), HasSubstr("\"weight\" of the line is 0.5"));
+  EXPECT_EQ(wrong("{" + said + R"(, "weight": 1, "images": [], "label": true, "source": "x"})"), "no error");
+}
+
 TEST(Messages, what_the_template_sees_beside_them) {
+  EXPECT_EQ(extra_of(Json::parse(R"({"tools": "[{\"name\": \"f\"}]"})")),
+            Json::parse(R"({"tools": [{"name": "f"}]})"));
+  EXPECT_THROW(extra_of(Json::parse(R"({"tools": "f"})")), Error);
+
   EXPECT_EQ(extra_of(Json::parse(
                 R"({"messages": [], "tools": [1], "documents": null, "chat_template_kwargs": {"a": 2}})")),
             Json::parse(R"({"tools": [1], "a": 2})"));
@@ -192,6 +257,25 @@ TEST(Tokenize, calls_of_tools_are_answers) {
   EXPECT_THAT(text, HasSubstr("<|im_start|>assistant\n[five<|im_end|>]\n"));
 }
 
+TEST(Tokenize, what_is_not_to_be_learned_is_not) {
+  Json two = turns({"q", "a", "r", "b"});
+  two[1]["train"] = false;
+  const std::string expected =
+      "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
+      "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n";
+  EXPECT_EQ(learned_of("chatml", two), expected);
+  EXPECT_EQ(learned_of("marked", two), expected) << "also where the template marks all answers";
+  EXPECT_EQ(learn(golden_template("chatml"), two).example.rewritten, 0);
+}
+
+/// As Mistral publishes it: the system message stands before the last message, if that is the user's.
+const char* const system_before_the_last =
+    "{% for m in messages %}{% if m.role == 'user' %}[INST]{% if loop.last and messages[0].role == 'system' "
+    "%}"
+    "{{ messages[0].content }}\n{% endif %}{{ m.content }}[/INST]{% elif m.role == 'assistant' %}{{ "
+    "m.content }};"
+    "{% endif %}{% endfor %}";
+
 TEST(Tokenize, nothing_to_learn_is_an_error) {
   const auto error_of = [](const Template& chat, const Json& messages) -> std::string {
     try {
@@ -203,8 +287,24 @@ TEST(Tokenize, nothing_to_learn_is_an_error) {
   };
   EXPECT_THAT(error_of(golden_template("chatml"), turns({"q"})), HasSubstr("the assistant says nothing"));
   const Template forgetful("{% for m in messages %}{{ messages | length }}{{ m.content }}{% endfor %}", {});
-  EXPECT_THAT(error_of(forgetful, turns({"q", "a", "r"})),
+  EXPECT_THAT(error_of(forgetful, turns({"q", "a", "r"})), HasSubstr("differently once the answer is there"));
+  const Template forgetting(
+      "{% for m in messages %}{{ '?' if m.role == 'assistant' and not loop.last else m.content }}"
+      "{% endfor %}",
+      {});
+  EXPECT_THAT(error_of(forgetting, turns({"q", "a", "r"})),
               HasSubstr("the template changes what the assistant said"));
+  Json system = turns({"q", "a"});
+  system.insert(system.begin(), Json{{"role", "system"}, {"content", "Be brief."}});
+  EXPECT_THAT(
+      error_of(Template(system_before_the_last, {}), system),
+      AllOf(HasSubstr("the template writes the system message only before an answer that is still to come"),
+            HasSubstr("--chat FOLDER")));
+  const Template counting("{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}", {});
+  EXPECT_THAT(error_of(counting, turns({"q", "a"})), HasSubstr("differently once the answer is there"));
+  Json none = turns({"q", "a"});
+  none[1]["train"] = false;
+  EXPECT_THAT(error_of(golden_template("chatml"), none), HasSubstr("marked as not to be learned"));
 }
 
 /// Pairs of bytes, as subwords do, may lie across the border of a turn.
