@@ -11,10 +11,10 @@ void add_text(CLI::App& verb, PrepareOptions& options) {
   corpus::Settings& s = options.settings;
   verb.add_option("--input", s.input, "Files and folders, also .gz and .zst")->required()->type_name("PATH");
   verb.add_option("--output", s.output, "Token file to write")->required()->type_name("FILE");
-  verb.add_option(
-          "--format", options.format,
-          "auto (by name), text (a file is a document), jsonl (a line is), chat (a line is a conversation), "
-          "u16, u32 (raw tokens), megatron (.bin and .idx)")
+  verb.add_option("--format", options.format,
+                  "auto (by name), text (a file is a document), jsonl (a line is, or an element of an "
+                  "array), chat (the same as conversations), "
+                  "u16, u32 (raw tokens), megatron (.bin and .idx)")
       ->type_name("FORMAT");
   verb.add_option("--text-key", s.text_key, "Where the text is in a line of JSON (text)")->type_name("KEY");
   verb.add_option("--chat", s.chat, "Folder with the chat template (the tokenizer's)")->type_name("FOLDER");
@@ -46,7 +46,14 @@ void add_choice(CLI::App& verb, PrepareOptions& options) {
                   "for plain text")
       ->type_name("HOW");
   verb.add_option("--pack", s.pack, "Pack whole documents into rows of so many tokens")->type_name("N");
+  verb.add_option("--long", options.longer,
+                  "What becomes of documents longer than a row: drop (auto for conversations), truncate, cut "
+                  "(auto for "
+                  "all else)")
+      ->type_name("HOW");
   verb.add_flag("--strict", s.strict, "Stop at the first broken line");
+  verb.add_flag("--skip-bad-files", s.skip_bad_files,
+                "Leave files out that give no document, instead of stopping");
   verb.add_option("--workers", s.workers, "Threads (one per core)")->type_name("N");
   verb.add_flag("--keep-work", s.keep_work, "Leave OUTPUT.work behind");
   verb.add_flag("--no-space-check", options.no_space_check, "Begin even if the disk looks too small");

@@ -53,7 +53,7 @@ Choice chosen(const char* option, const std::string& typed, std::initializer_lis
 }
 
 corpus::Settings settings_of(const PrepareOptions& options) {
-  using corpus::Dedupe, corpus::Format, corpus::Split;
+  using corpus::Dedupe, corpus::Format, corpus::Long, corpus::Split;
   corpus::Settings settings = options.settings;
   settings.format = chosen("--format", options.format,
                            {Format::automatic, Format::text, Format::jsonl, Format::chat, Format::u16,
@@ -61,6 +61,8 @@ corpus::Settings settings_of(const PrepareOptions& options) {
   if (settings.format == Format::automatic && !settings.chat.empty()) settings.format = Format::chat;
   settings.dedupe = chosen("--dedupe", options.dedupe, {Dedupe::none, Dedupe::exact, Dedupe::near});
   settings.split = chosen("--split", options.split, {Split::automatic, Split::documents, Split::tail});
+  settings.longer =
+      chosen("--long", options.longer, {Long::automatic, Long::drop, Long::truncate, Long::cut});
   settings.document_end = !options.no_document_end;
   settings.check_space = !options.no_space_check;
   return settings;
@@ -76,6 +78,16 @@ void print_plan(const corpus::Plan& plan) {
                                {"parts", plan.parts.size()},
                                {"stages", stages}};
   fmt::print("{}\n", report.dump(2));
+}
+
+void warn_of_long(const ordered_json& settings, const ordered_json& file) {
+  const auto longer = file.value("longer", std::int64_t{0});
+  if (longer == 0) return;
+  const std::string what = settings["long"] == "drop"       ? "were left out"
+                           : settings["long"] == "truncate" ? "lost their end"
+                                                            : "were cut into rows";
+  log::warn("{}: {} documents are longer than a row of {} tokens, and {} (--long drop, truncate or cut)",
+            file["path"].get<std::string>(), longer, settings["pack"].get<std::int64_t>(), what);
 }
 
 void warn_of_input(const ordered_json& card) {
@@ -95,6 +107,16 @@ void warn_of_input(const ordered_json& card) {
     log::warn("{} malformed UTF-8 sequences became U+FFFD (is this text in another encoding?)", repaired);
   if (const auto turns = card.value("rewritten_turns", std::int64_t{0}); turns > 0)
     log::warn("{} turns are not learned: the chat template changes them as the conversation goes on", turns);
+  for (const char* side : {"output", "validation"})
+    if (card.contains(side)) warn_of_long(card["settings"], card[side]);
+  if (card["settings"]["format"] == "chat" && card["settings"]["pack"] == 0)
+    log::warn(
+        "conversations follow each other, and are cut where a sequence of the training ends: what is left of "
+        "one is "
+        "learned without its begin. --pack N keeps them whole, with N as train.sequence");
+  if (const auto& files = card["left_out_files"]; !files.empty())
+    log::info("{} files that describe the data were left out: {}{}", files.size(),
+              files[0].get<std::string>(), files.size() > 1 ? ", ..." : "");
   if (card.contains("unknown") && card["unknown"] > 0)
     log::warn("{} tokens are unknown ones: this tokenizer cannot spell all of the text",
               card["unknown"].get<std::int64_t>());

@@ -9,7 +9,7 @@ namespace holdfast::tool {
 
 struct PrepareOptions {
   corpus::Settings settings;
-  std::string format = "auto", dedupe = "none", split = "auto";  ///< as typed
+  std::string format = "auto", dedupe = "none", split = "auto", longer = "auto";  ///< as typed
   bool no_document_end = false, no_space_check = false;
   bool plan_json = false;   ///< print stages and parts, and do nothing
   std::string stage, task;  ///< one stage; "2/8": its third task of eight

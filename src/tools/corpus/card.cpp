@@ -19,7 +19,9 @@ ordered_json settings_of(const Settings& s) {
   out["val_fraction"] = s.val_fraction;
   if (s.val_fraction > 0) out["split"] = name_of(s.split);
   out["pack"] = s.pack;
+  if (s.pack > 0) out["long"] = name_of(s.longer);
   out["strict"] = s.strict;
+  out["skip_bad_files"] = s.skip_bad_files;
   return out;
 }
 
@@ -33,6 +35,7 @@ ordered_json file_card(const std::filesystem::path& path, const MergedFile& file
   const std::uint64_t rows = header.count / header.row;
   out["row"] = header.row;
   out["rows"] = rows;
+  out["longer"] = file.longer;
   out["padding"] = file.padding;
   out["fill"] = rows == 0 ? 1.0 : 1 - static_cast<double>(file.padding) / static_cast<double>(header.count);
   return out;
@@ -63,7 +66,7 @@ Totals total(const Plan& plan, const std::vector<PartResult>& results, Removed r
       for (const Broken& line : result.broken)
         if (line.range == range && all.broken.size() < Reader::max_listed)
           all.broken.push_back({plan.inputs[input].path, lines_before + line.line, line.why});
-      lines_before += result.lines.at(range);
+      lines_before += result.ranges.at(range).lines;
     }
   }
   return all;
@@ -95,6 +98,8 @@ ordered_json card_of(const Plan& plan, const Totals& totals, const MergedFile& t
   card["broken_lines"] = ordered_json::array();
   for (const auto& line : totals.broken)
     card["broken_lines"].push_back({{"path", line.path.string()}, {"line", line.line}, {"why", line.why}});
+  card["left_out_files"] = ordered_json::array();
+  for (const auto& path : plan.left_out) card["left_out_files"].push_back(path.string());
   card["inputs"] = ordered_json::array();
   for (std::size_t i = 0; i < plan.inputs.size(); ++i)
     card["inputs"].push_back({{"path", plan.inputs[i].path.string()},

@@ -104,7 +104,7 @@ class PartEncoder {
     }
     result_.read = reader.counts();
     result_.broken = reader.broken();
-    result_.lines = reader.lines();
+    result_.ranges = reader.ranges();
   }
 
   void put_conversation(const Document& document, Reader& reader) {
@@ -158,7 +158,7 @@ class PartEncoder {
       }
       result_.read.empty += file.empty();
     }
-    result_.lines.assign(part_.size(), 0);
+    result_.ranges.resize(part_.size());
   }
 
   void put_tokens(const OwnTokens& file, std::uint32_t input, const TokenSpan& span) {

@@ -1,6 +1,8 @@
 #pragma once
-// JSON Lines: the lines of a file, and the text in one.
+// JSON Lines: the lines of a file, and the text in one. A file that is one JSON array is read by its
+// elements.
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +17,7 @@ class parser;
 
 namespace holdfast::corpus {
 
+/// A line of JSON Lines, or an element of an array.
 struct Line {
   std::string_view text;    ///< without its line feed; more bytes than simdjson reads ahead are behind it.
                             ///< Until the next call
@@ -22,7 +25,14 @@ struct Line {
   bool too_long = false;    ///< of more than Lines::max_bytes; `text` is empty then
 };
 
-class Lines {
+class Records {
+ public:
+  virtual ~Records() = default;
+  /// False at the end.
+  virtual bool next(Line& line) = 0;
+};
+
+class Lines final : public Records {
  public:
   static constexpr std::size_t max_bytes = 64 << 20;  ///< parsing takes ten times as much memory
 
@@ -30,7 +40,7 @@ class Lines {
   /// `begin` is 0.
   Lines(std::unique_ptr<ByteStream> stream, std::uint64_t begin, std::uint64_t end);
   /// False at the end. The last line needs no line feed; an empty one behind the last line feed is none.
-  bool next(Line& line);
+  bool next(Line& line) override;
 
  private:
   bool refill();
@@ -44,6 +54,34 @@ class Lines {
   bool skip_first_ = false;
 };
 
+/// The elements of a file that is one JSON array.
+class Elements final : public Records {
+ public:
+  /// Whether what begins so, white space before it apart, is an array.
+  static bool are_in(std::string_view begin);
+
+  /// The stream is read from its begin; `path` is for messages.
+  Elements(std::unique_ptr<ByteStream> stream, std::filesystem::path path);
+  /// Throws Error (usage) when the array has no end, or something behind it.
+  bool next(Line& line) override;
+
+ private:
+  /// The next byte, which stays; -1 at the end.
+  int peek();
+  /// The next byte that is no white space.
+  int peek_solid();
+  void take() { ++at_; }
+  [[noreturn]] void refuse(const std::string& why) const;
+
+  std::unique_ptr<ByteStream> stream_;
+  std::filesystem::path path_;
+  std::vector<char> buffer_;
+  std::size_t at_ = 0, have_ = 0;
+  std::uint64_t before_ = 0;  ///< bytes of the file before the buffer
+  std::string element_;
+  bool begun_ = false, over_ = false;
+};
+
 /// Takes the text out of lines. Not thread-safe; each thread has its own.
 class JsonText {
  public:
@@ -51,7 +89,8 @@ class JsonText {
   ~JsonText();
 
   /// The string under the key into `text`. What is malformed UTF-8 in the line becomes U+FFFD, and
-  /// `repaired` grows. Why the line is broken, or nothing.
+  /// `repaired` grows. Under other keys there may be what only Python takes for JSON (tolerant_json.hpp). Why
+  /// the line is broken, or nothing.
   std::optional<std::string> read(std::string_view padded_line, std::string& text, std::uint64_t& repaired);
 
  private:

@@ -76,18 +76,33 @@ class Merger {
   void pack() {
     Packer packer(shape_.row);
     std::vector<Row> rows;
+    std::int64_t number = 0;
     for (std::size_t part = 0; part < parts_.size(); ++part) {
       const data::TokenFile& file = files_[part];
       std::vector<std::int64_t> begins = file.document_begins(0, file.documents());
       begins.push_back(file.size());
-      first_document_.push_back(merged_.documents);
-      for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
-        packer.add(merged_.documents++, begins[i + 1] - begins[i], rows);
+      first_document_.push_back(number);
+      for (std::size_t i = 0; i + 1 < begins.size(); ++i, ++number) {
+        const std::int64_t tokens = fitting(file, begins[i], begins[i + 1] - begins[i]);
+        if (tokens == 0) continue;
+        ++merged_.documents;
+        packer.add(number, tokens, rows);
         put(rows);
       }
     }
     packer.finish(rows);
     put(rows);
+  }
+
+  /// How many tokens of a document are packed.
+  std::int64_t fitting(const data::TokenFile& file, std::int64_t first, std::int64_t tokens) {
+    if (tokens <= shape_.row) return tokens;
+    ++merged_.longer;
+    if (shape_.longer == Long::drop) return 0;
+    if (shape_.longer == Long::cut) return tokens;
+    if (!file.header().masked) return shape_.row;
+    const std::vector<bool> learned = file.learned(first, shape_.row);
+    return std::find(learned.begin(), learned.end(), true) == learned.end() ? 0 : shape_.row;
   }
 
   void put(std::vector<Row>& rows) {

@@ -4,8 +4,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
@@ -17,8 +20,20 @@ namespace {
 
 constexpr std::uint64_t index_header = 34;
 
-Error unusable(const fs::path& path, std::string why) {
-  return {Exit::usage, "cannot use tokens " + path.string(), std::move(why)};
+constexpr std::int32_t llm_c_16 = 20240520, llm_c_32 = 20240801;  ///< what its shards begin with
+
+/// First bytes of files that are not raw tokens.
+constexpr std::pair<std::string_view, const char*> foreign_files[] = {
+    {"\x93NUMPY", "an array of NumPy with a header: write it with tofile()"},
+    {"HFTOKENS", "a token file of Holdfast already"},
+    {"MMIDIDX", "an index of Megatron's: use --format megatron"},
+    {"PK\x03\x04", "an archive (.zip, .npz, .pt)"},
+    {"\x1f\x8b\x08", "compressed by gzip: decompress it"},
+    {"\x28\xb5\x2f\xfd", "compressed by zstd: decompress it"},
+    {"PAR1", "a Parquet file"}};
+
+Error unusable(const fs::path& path, std::string why, std::string hint = {}) {
+  return {Exit::usage, "cannot use tokens " + path.string(), std::move(why), std::move(hint)};
 }
 
 template <class T>
@@ -52,11 +67,37 @@ OwnTokens::OwnTokens(const Input& input, std::optional<std::int32_t> document_st
       document_start_(document_start),
       indexed_(input.format == Format::megatron),
       width_(input.format == Format::u16 ? 2 : 4) {
-  if (indexed_)
+  if (indexed_) {
     read_index();
-  else if (data_.bytes().size() % width_ != 0)
+    return;
+  }
+  following_ = header_of_shard();
+  if (data_.bytes().size() % width_ != 0)
     throw unusable(path_, std::to_string(data_.bytes().size()) + " bytes are not a multiple of the " +
                               std::to_string(width_) + " of a token");
+}
+
+/// Bytes before the tokens: those of the header of an llm.c shard, else none. Files that say of themselves
+/// what they are, and are no raw tokens, are refused.
+std::uint64_t OwnTokens::header_of_shard() const {
+  const auto bytes = data_.bytes();
+  const std::string_view begin(reinterpret_cast<const char*>(bytes.data()),
+                               std::min<std::size_t>(bytes.size(), 8));
+  for (const auto& [magic, what] : foreign_files)
+    if (begin.starts_with(magic)) throw unusable(path_, std::string("it is ") + what);
+  constexpr std::uint64_t header_bytes = 256 * 4;
+  const auto number = [&](std::size_t i) { return read_at<std::int32_t>(bytes, 4 * i); };
+  if (bytes.size() < header_bytes) return 0;
+  const std::int32_t magic = number(0);
+  if (magic != llm_c_16 && magic != llm_c_32) return 0;
+  const std::uint64_t width = magic == llm_c_16 ? 2 : 4, tokens = static_cast<std::uint32_t>(number(2));
+  if (width != width_)
+    throw unusable(path_, "it is a shard of llm.c with tokens of " + std::to_string(width) + " bytes",
+                   width == 2 ? "Use --format u16?" : "Use --format u32?");
+  if (bytes.size() != header_bytes + tokens * width)
+    throw unusable(path_, "it is a shard of llm.c, whose header promises " + std::to_string(tokens) +
+                              " tokens, and it has " + std::to_string((bytes.size() - header_bytes) / width));
+  return header_bytes;
 }
 
 void OwnTokens::read_index() {

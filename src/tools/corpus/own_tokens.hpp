@@ -15,6 +15,9 @@
 //              8 * D    first sequence of each document, then S
 //
 // What follows (modes of multimodal data) is ignored.
+//
+// Shards of llm.c (dev/data/data_common.py) are raw tokens behind 256 int32: 20240520 (uint16 tokens) or
+// 20240801 (uint32), a version, and how many tokens there are.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -65,6 +68,7 @@ class OwnTokens {
 
  private:
   void read_index();
+  std::uint64_t header_of_shard() const;
   std::uint32_t token_at(std::uint64_t byte) const;
   TokenSpan document_of_index(std::uint64_t number) const;
 

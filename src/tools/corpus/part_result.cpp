@@ -17,7 +17,9 @@ SideCounts side_of(const json& from) {
 }  // namespace
 
 void save(const Plan& plan, std::size_t part, const PartResult& result) {
-  json broken = json::array(), hashes = json::array();
+  json broken = json::array(), hashes = json::array(), ranges = json::array();
+  for (const RangeCounts& range : result.ranges)
+    ranges.push_back({range.lines, range.documents, range.left_out});
   for (const Broken& line : result.broken) broken.push_back({line.range, line.line, line.why});
   for (const auto& [input, hash] : result.hashes) hashes.push_back({input, hash});
   const json all = {{"documents", result.read.documents},
@@ -30,7 +32,7 @@ void save(const Plan& plan, std::size_t part, const PartResult& result) {
                     {"train", to_json(result.train)},
                     {"validation", to_json(result.validation)},
                     {"broken_lines", broken},
-                    {"lines", result.lines},
+                    {"ranges", ranges},
                     {"hashes", hashes}};
   files::replace_atomically(plan.work.result(part), all.dump(-1, ' ', false, json::error_handler_t::replace),
                             0644);
@@ -59,7 +61,9 @@ PartResult load_result(const Plan& plan, std::size_t part) {
     for (const json& line : all.at("broken_lines"))
       result.broken.push_back(
           {line.at(0).get<std::uint32_t>(), line.at(1).get<std::uint64_t>(), line.at(2).get<std::string>()});
-    result.lines = all.at("lines").get<std::vector<std::uint64_t>>();
+    for (const json& range : all.at("ranges"))
+      result.ranges.push_back({range.at(0).get<std::uint64_t>(), range.at(1).get<std::uint64_t>(),
+                               range.at(2).get<std::uint64_t>()});
     for (const json& hash : all.at("hashes"))
       result.hashes.emplace(hash.at(0).get<std::uint32_t>(), hash.at(1).get<std::string>());
     return result;

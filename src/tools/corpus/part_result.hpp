@@ -19,8 +19,8 @@ struct PartResult {
   std::int64_t unknown = 0;    ///< tokens that stand for what the vocabulary cannot spell
   std::int64_t rewritten = 0;  ///< turns that are not learned since their template changed them later
   SideCounts train, validation;
-  std::vector<Broken> broken;                   ///< the first Reader::max_listed
-  std::vector<std::uint64_t> lines;             ///< of each range
+  std::vector<Broken> broken;  ///< the first Reader::max_listed
+  std::vector<RangeCounts> ranges;
   std::map<std::uint32_t, std::string> hashes;  ///< XXH3-128 of the files that begin in this part, in hex
 };
 

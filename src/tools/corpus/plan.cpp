@@ -16,7 +16,7 @@ namespace holdfast::corpus {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int work_version = 1;  ///< grows when the files in the work folder change
+constexpr int work_version = 2;  ///< grows when the files in the work folder change
 
 /// Before minutes of work, not after.
 void expect_writable(const fs::path& path) {
@@ -59,7 +59,9 @@ std::string key_of(const Plan& plan) {
     key["tokenizer"] = {data::hex(plan.tokenizer->identity()), plan.tokenizer->document_start().value_or(-1),
                         plan.tokenizer->document_end().value_or(-1)};
   if (s.format == Format::chat)
-    for (const char* name : {"chat_template.jinja", "tokenizer_config.json"})
+    for (const char* name :
+         {"chat_template.jinja", "chat_template.json", "tokenizer_config.json", "special_tokens_map.json",
+          "added_tokens.json", "additional_chat_templates/tool_use.jinja"})
       key["chat"].push_back(hash_if_there(plan.chat_folder() / name));
   for (const Input& input : plan.inputs)
     key["inputs"].push_back({input.path.string(), input.bytes, input.changed_ns, name_of(input.format)});
@@ -84,8 +86,12 @@ Plan plan_of(Settings settings, const Services& services) {
   Plan plan;
   plan.settings = std::move(settings);
   for (const fs::path& path : outputs_of(plan.settings)) expect_writable(path);
-  plan.inputs = inputs_of(plan.settings);
+  Inputs found = inputs_of(plan.settings);
+  plan.inputs = std::move(found.files);
+  plan.left_out = std::move(found.left_out);
   plan.settings.split = decided(plan.settings.split, plan.inputs);
+  if (plan.settings.longer == Long::automatic)
+    plan.settings.longer = plan.settings.format == Format::chat ? Long::drop : Long::cut;
   plan.border = tail_border(plan.inputs, plan.settings.val_fraction);
   plan.parts = parts_of(plan.inputs);
   std::error_code error;
@@ -100,7 +106,7 @@ Plan plan_of(Settings settings, const Services& services) {
 }
 
 void check_space(const Plan& plan, const Services& services) {
-  const std::uint64_t input = total_bytes(plan.inputs);
+  const std::uint64_t input = total_text_bytes(plan.inputs);
   const std::int64_t vocabulary =
       plan.settings.train_vocabulary != 0 ? plan.settings.train_vocabulary : plan.vocabulary();
   const std::uint64_t width = vocabulary <= 65536 ? 2 : 4;
@@ -113,10 +119,11 @@ void check_space(const Plan& plan, const Services& services) {
   const std::uint64_t needed = 2 * tokens * width;
   const std::uint64_t free = services.free_bytes(plan.settings.output);
   if (needed > free + there)
-    throw Error(Exit::runtime, "the tokens of this corpus do not fit on the disk",
-                fmt::format("{} of input need about {} beside {}, and {} are free", size_text(input),
-                            size_text(needed), plan.settings.output.string(), size_text(free)),
-                "Choose an --output on a larger disk, or go on with --no-space-check?");
+    throw Error(
+        Exit::runtime, "the tokens of this corpus do not fit on the disk",
+        fmt::format("an input of about {} needs about {} beside {}, and {} are free", size_text(input),
+                    size_text(needed), plan.settings.output.string(), size_text(free)),
+        "Choose an --output on a larger disk, or go on with --no-space-check?");
 }
 
 std::uint64_t free_bytes_beside(const fs::path& path) {

@@ -28,8 +28,9 @@ struct Services {
 };
 
 struct Plan {
-  Settings settings;  ///< with Split::automatic decided
+  Settings settings;  ///< with Split::automatic and Long::automatic decided
   std::vector<Input> inputs;
+  std::vector<std::filesystem::path> left_out;  ///< see Inputs
   std::vector<Part> parts;
   Border border;  ///< Split::tail
   WorkFolder work;

@@ -1,3 +1,12 @@
+// A preparation is up to five stages: the tokenizer is trained, the parts are scanned for duplicates, these
+// are decided on, the parts become token files, and those are merged into the output. Scanning and making
+// tokens go by parts, which threads share, or tasks of a job array; the others are done once. Each stage
+// leaves its results in the work folder under the key of input and settings, and skips what is there, so that
+// the same command goes on where an earlier one was ended.
+//
+// The merge looks at all results first: files of lines that gave no document, and sides of the held-out split
+// with no text, are errors before anything is written. The output is put in its place last, behind the
+// tokenizer's model and the dataset description, so that who sees it sees them.
 #include "src/tools/corpus/prepare.hpp"
 
 #include <algorithm>
@@ -93,6 +102,30 @@ void check_not_empty(const Plan& plan, const Totals& totals, const std::vector<P
                 "Use a larger --val-fraction?");
 }
 
+/// Files that were cut into ranges; of whole ones the reader has seen to it.
+void check_files(const Plan& plan, const Totals& totals, const std::vector<PartResult>& results) {
+  if (plan.settings.skip_bad_files || is_tokens(plan.settings.format)) return;
+  std::vector<RangeCounts> files(plan.inputs.size());
+  for (std::size_t part = 0; part < results.size(); ++part)
+    for (std::size_t range = 0; range < plan.parts[part].size(); ++range) {
+      RangeCounts& file = files[plan.parts[part][range].input];
+      const RangeCounts& here = results[part].ranges.at(range);
+      file.lines += here.lines;
+      file.documents += here.documents;
+      file.left_out += here.left_out;
+    }
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (files[i].documents > 0 || files[i].left_out == 0) continue;
+    const auto& path = plan.inputs[i].path;
+    const auto first = std::find_if(totals.broken.begin(), totals.broken.end(),
+                                    [&](const auto& line) { return line.path == path; });
+    throw no_document_in(path, files[i].lines,
+                         first == totals.broken.end()
+                             ? "their texts are empty, or they are broken"
+                             : "line " + std::to_string(first->line) + ": " + first->why);
+  }
+}
+
 void put_in_place(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) throw system_error("cannot write " + to.string(), errno);
 }
@@ -109,14 +142,21 @@ nlohmann::ordered_json merge_all(const Plan& plan, const Watch& watch) {
   const Settings& settings = plan.settings;
   const Removed removed = settings.dedupe == Dedupe::none ? Removed{} : KeptDocuments(plan).removed();
   const Totals totals = total(plan, results, removed);
+  check_files(plan, totals, results);
   check_not_empty(plan, totals, results);
 
-  MergeShape shape{plan.vocabulary(), plan.tokenizer_identity(), settings.pack, 0};
+  MergeShape shape{plan.vocabulary(), plan.tokenizer_identity(), settings.pack, 0, settings.longer};
   if (plan.tokenizer) shape.pad = plan.tokenizer->document_end().value_or(0);
   std::optional<MergedFile> validation;
   if (settings.val_fraction > 0)
     validation = merge(validation_parts, plan.work.merged_validation(), shape, "merge", watch);
   const MergedFile train = merge(train_parts, plan.work.merged_train(), shape, "merge", watch);
+  for (const MergedFile* const file :
+       std::initializer_list<const MergedFile*>{&train, validation ? &*validation : nullptr})
+    if (file != nullptr && file->header.count == 0)
+      throw Error(Exit::usage, "no document is left",
+                  std::to_string(file->longer) + " are longer than a row of " + std::to_string(settings.pack),
+                  "Use a larger --pack, or --long truncate?");
   const auto card = card_of(plan, totals, train, validation);
 
   // All is written; what is left takes no room. Who sees the output sees the others.

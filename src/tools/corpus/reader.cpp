@@ -8,6 +8,7 @@
 #include "src/base/utf8.hpp"
 #include "src/tools/chat/conversation.hpp"
 #include "src/tools/corpus/text_documents.hpp"
+#include "src/tools/corpus/tolerant_json.hpp"
 
 namespace holdfast::corpus {
 namespace {
@@ -16,6 +17,9 @@ constexpr std::size_t max_conversation = 8 << 20;  // as values, JSON takes up t
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
+/// Stands for a number that fits no 64 bits; no message may have one.
+constexpr const char* no_number = "\\u0000 a number";
+
 /// What a line's template sees, as JSON: the same for every spelling of the line. Why it is broken, or
 /// nothing.
 std::optional<std::string> read_conversation(std::string text, std::string& messages,
@@ -23,6 +27,7 @@ std::optional<std::string> read_conversation(std::string text, std::string& mess
   constexpr int deepest = 64;
   bool too_deep = false;
   repaired += utf8::repair(text);
+  text = tolerant_json(text, "\"" + std::string(no_number) + "\"", repaired);
   const auto line = nlohmann::ordered_json::parse(
       text,
       [&](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
@@ -36,6 +41,8 @@ std::optional<std::string> read_conversation(std::string text, std::string& mess
     const nlohmann::ordered_json all = {{"messages", chat::messages_of(line)},
                                         {"extra", chat::extra_of(line)}};
     messages = all.dump();
+    if (messages.find(no_number) != std::string::npos)
+      return "a number in its messages does not fit into 64 bits";
   } catch (const Error& error) {
     return error.what();
   }
@@ -56,13 +63,28 @@ std::uint64_t lines_before(const std::filesystem::path& path, std::uint64_t end)
 
 }  // namespace
 
+Error no_document_in(const std::filesystem::path& file, std::uint64_t lines, const std::string& first) {
+  std::string hint = "leave such files out with --skip-bad-files?";
+  if (first.find("it is no JSON") != std::string::npos)
+    hint = "JSON Lines have one object a line: 'jq -c . " + file.string() +
+           "' writes an object over several lines so, "
+           "'jq -c .KEY[]' a list in one; or " +
+           hint;
+  else if (first.find("it has no key") != std::string::npos)
+    hint = "Name the key of the text with --text-key, or " + hint;
+  else
+    hint[0] = 'L';
+  return {Exit::usage, "no document comes from " + file.string(),
+          std::to_string(lines) + (lines == 1 ? " line; " : " lines; ") + first, hint};
+}
+
 Reader::Reader(const Settings& settings, const std::vector<Input>& inputs, const Part& part, Tally& tally)
     : settings_(settings),
       inputs_(inputs),
       part_(part),
       tally_(tally),
       json_(settings.text_key),
-      lines_(part.size(), 0) {}
+      ranges_(part.size()) {}
 
 bool Reader::next(Document& document) {
   for (; range_ < part_.size(); ++range_) {
@@ -71,6 +93,7 @@ bool Reader::next(Document& document) {
     document.input = range.input;
     if (input.format != Format::text) {
       if (next_line(document)) return true;
+      close_range();
       if (input.compression != Compression::none) tally_.add(input.bytes);
       open_.reset();
       continue;
@@ -106,11 +129,14 @@ bool Reader::next_line(Document& document) {
   const bool plain = input.compression == Compression::none;
   if (!open_) {
     const std::uint64_t begin = range.begin > 0 ? range.begin - 1 : 0;
-    open_ = std::make_unique<Lines>(open_stream(input.path, input.compression, begin), range.begin,
-                                    plain ? range.end : UINT64_MAX);
+    auto stream = open_stream(input.path, input.compression, begin);
+    if (input.array)
+      open_ = std::make_unique<Elements>(std::move(stream), input.path);
+    else
+      open_ = std::make_unique<Lines>(std::move(stream), range.begin, plain ? range.end : UINT64_MAX);
   }
   for (Line line; open_->next(line);) {
-    const std::uint64_t number = ++lines_[range_];
+    const std::uint64_t number = ++ranges_[range_].lines;
     tally_.add(plain ? line.text.size() + 1 : 0);
     if (line.begin == 0 && line.text.starts_with("\xEF\xBB\xBF")) line.text.remove_prefix(3);
     if (!line.too_long && is_blank(line.text)) continue;
@@ -120,11 +146,13 @@ bool Reader::next_line(Document& document) {
     }
     if (document.text.empty()) {
       ++counts_.empty;
+      if (ranges_[range_].left_out++ == 0) first_why_ = "its text is empty";
       continue;
     }
     document.line = number;
     document.begin = plain ? line.begin : 0;
     ++counts_.documents;
+    ++ranges_[range_].documents;
     counts_.bytes += document.text.size();
     return true;
   }
@@ -133,18 +161,33 @@ bool Reader::next_line(Document& document) {
 
 void Reader::reject(const Document& document, const std::string& why) {
   --counts_.documents;
+  --ranges_[range_].documents;
   counts_.bytes -= document.text.size();
   note(document.line, document.begin, why);
 }
 
+/// A file that was cut into ranges is looked at when all of them are known (check_files).
+void Reader::close_range() {
+  const Range& range = part_[range_];
+  const Input& input = inputs_[range.input];
+  const RangeCounts& counts = ranges_[range_];
+  const bool whole = range.begin == 0 && range.end == input.bytes;
+  if (whole && counts.documents == 0 && counts.left_out > 0 && !settings_.skip_bad_files)
+    throw no_document_in(input.path, counts.lines, first_why_);
+  first_why_.clear();
+}
+
 void Reader::note(std::uint64_t line, std::uint64_t begin, const std::string& why) {
   ++counts_.broken;
+  if (ranges_[range_].left_out++ == 0) first_why_ = "line " + std::to_string(line) + ": " + why;
   const Range& range = part_[range_];
   if (settings_.strict) {
     const auto& path = inputs_[range.input].path;
     const std::uint64_t before = range.begin > 0 ? lines_before(path, begin) + 1 : line;
-    throw Error(Exit::usage, "line " + std::to_string(before) + " of " + path.string() + " is broken", why,
-                "Leave --strict out to count such lines and go on?");
+    throw Error(Exit::usage,
+                (inputs_[range.input].array ? "element " : "line ") + std::to_string(before) + " of " +
+                    path.string() + " is broken",
+                why, "Leave --strict out to count such lines and go on?");
   }
   if (broken_.size() < max_listed) broken_.push_back({static_cast<std::uint32_t>(range_), line, why});
 }

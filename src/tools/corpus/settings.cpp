@@ -59,6 +59,20 @@ const char* name_of(Split split) {
   return split == Split::automatic ? "auto" : split == Split::documents ? "documents" : "tail";
 }
 
+const char* name_of(Long longer) {
+  switch (longer) {
+    case Long::automatic:
+      return "auto";
+    case Long::drop:
+      return "drop";
+    case Long::truncate:
+      return "truncate";
+    case Long::cut:
+      return "cut";
+  }
+  return "?";
+}
+
 void check(const Settings& settings) {
   check_tokenizer(settings);
   if (!(settings.val_fraction >= 0 && settings.val_fraction < 1))
@@ -79,6 +93,8 @@ void check(const Settings& settings) {
   if (settings.pack != 0 && (settings.pack < 2 || settings.pack > 1 << 24))
     throw Error(Exit::usage, fmt::format("--pack is {}", settings.pack), "rows have 2 to 16777216 tokens",
                 "Give the sequence length that you will train with?");
+  if (settings.longer != Long::automatic && settings.pack == 0)
+    throw Error(Exit::usage, "--long is for packed rows", "nothing is packed", "Add --pack N?");
   if (settings.workers < 0 || settings.workers > 4096)
     throw Error(Exit::usage, fmt::format("--workers is {}", settings.workers), "it must be in [0, 4096]");
   if (is_tokens(settings.format) && settings.dedupe == Dedupe::near)

@@ -11,8 +11,8 @@ namespace holdfast::corpus {
 enum class Format {
   automatic,  ///< by the file's name: .jsonl, .json and .ndjson are JSON Lines, all else is text
   text,       ///< a file is a document
-  jsonl,      ///< a line is a document, under Settings::text_key
-  chat,       ///< a line of JSON is a conversation
+  jsonl,      ///< a line, or an element of one array, is a document, under Settings::text_key
+  chat,       ///< a line of JSON, or an element of one array, is a conversation
   u16,
   u32,       ///< tokens, little endian, without a header
   megatron,  ///< tokens: pairs of .bin and .idx
@@ -22,6 +22,13 @@ enum class Split {
   automatic,  ///< by documents for lines, by the tail for all else
   documents,  ///< by the hash of a document's text: the same ones whatever their order
   tail,       ///< the last part of the input's bytes
+};
+
+enum class Long {
+  automatic,  ///< conversations are dropped, texts and tokens cut
+  drop,
+  truncate,  ///< its begin is kept
+  cut,       ///< at each end of a row
 };
 
 struct Settings {
@@ -42,8 +49,10 @@ struct Settings {
   double similarity = 0.8;  ///< Dedupe::near: documents above are mostly found, those below mostly not
   double val_fraction = 0;  ///< in [0, 1): kept apart in OUTPUT.val.EXT
   Split split = Split::automatic;
-  std::int64_t pack = 0;  ///< tokens of a row; 0: documents follow each other
-  bool strict = false;    ///< the first broken line is an error
+  std::int64_t pack = 0;          ///< tokens of a row; 0: documents follow each other
+  Long longer = Long::automatic;  ///< what becomes of documents that are longer than a row
+  bool strict = false;            ///< the first broken line is an error
+  bool skip_bad_files = false;    ///< a file of lines that gives no document is left out, and no error
 
   int workers = 0;          ///< threads; 0: one per core that this process may use
   bool keep_work = false;   ///< leave OUTPUT.work behind
@@ -54,7 +63,9 @@ struct Settings {
 const char* name_of(Format format);
 const char* name_of(Dedupe dedupe);
 const char* name_of(Split split);
+const char* name_of(Long longer);
 
+inline bool is_lines(Format format) { return format == Format::jsonl || format == Format::chat; }
 inline bool is_tokens(Format format) {
   return format == Format::u16 || format == Format::u32 || format == Format::megatron;
 }

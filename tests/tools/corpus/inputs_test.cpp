@@ -11,7 +11,7 @@ class InputsTest : public CorpusTest {
  protected:
   std::vector<std::string> names() const {
     std::vector<std::string> all;
-    for (const Input& input : inputs_of(settings_))
+    for (const Input& input : inputs_of(settings_).files)
       all.push_back(input.path.lexically_relative(folder_ / "in"));
     return all;
   }
@@ -36,13 +36,49 @@ TEST_F(InputsTest, our_own_files_are_no_input) {
 TEST_F(InputsTest, formats_by_name) {
   const auto format = [&](const std::string& name) {
     settings_.input = {put(name, "1")};
-    return inputs_of(settings_).at(0).format;
+    return inputs_of(settings_).files.at(0).format;
   };
   for (const char* name : {"a.jsonl", "a.json", "a.ndjson", "a.jsonl.gz", "a.json.zst"})
     EXPECT_EQ(format(name), Format::jsonl);
   for (const char* name : {"a.txt", "a", "a.txt.gz", "a.gz", "jsonl"}) EXPECT_EQ(format(name), Format::text);
   settings_.format = Format::text;
   EXPECT_EQ(format("a.jsonl"), Format::text) << "what was asked for counts";
+}
+
+TEST_F(InputsTest, what_describes_a_data_set_is_no_part_of_it) {
+  for (const char* name :
+       {"README.md", "LICENSE", "train/a.jsonl", "train/README", "READMEs.jsonl", "notes.txt"})
+    put(name, "1");
+  EXPECT_THAT(names(), ElementsAre("READMEs.jsonl", "notes.txt", "train/a.jsonl"));
+  EXPECT_EQ(inputs_of(settings_).left_out.size(), 3u);
+  settings_.input = {folder_ / "in/README.md"};
+  EXPECT_EQ(inputs_of(settings_).files.size(), 1u) << "a file that is named is meant";
+  std::filesystem::remove_all(folder_ / "in");
+  put("README.md", "1"), put("doc/a.md", "1");
+  settings_.input = {folder_ / "in"};
+  EXPECT_THAT(names(), ElementsAre("README.md", "doc/a.md")) << "texts are all taken";
+}
+
+TEST_F(InputsTest, arrays_are_seen_by_their_first_byte) {
+  const auto is_array = [&](const std::string& name, const std::string& text) {
+    settings_.input = {put(name, text)};
+    return inputs_of(settings_).files.at(0).array;
+  };
+  EXPECT_TRUE(is_array("a.json", "[{}]"));
+  EXPECT_TRUE(is_array("a.json", "\xEF\xBB\xBF\r\n [\n{}]"));
+  EXPECT_TRUE(is_array("a.json.gz", gzipped("[{}]")));
+  EXPECT_FALSE(is_array("a.json", "{}"));
+  EXPECT_FALSE(is_array("a.txt", "[x]"));
+}
+
+TEST_F(InputsTest, pointers_of_git_lfs_are_refused) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+  for (const char* name : {"a.jsonl", "a.txt", "a.jsonl.zst"}) {
+    settings_.input = {put(name, pointer)};
+    EXPECT_THAT(refusal(),
+                testing::AllOf(testing::HasSubstr("Git LFS pointer"), testing::HasSubstr("git lfs pull")))
+        << name;
+  }
 }
 
 constexpr std::uint64_t kib = 1 << 10, mib = 1 << 20;

@@ -97,11 +97,62 @@ TEST_F(JsonTextTest, strings_with_escapes) {
 }
 
 TEST_F(JsonTextTest, broken_lines) {
-  for (const char* line : {"{", "}", "[1]", "null", "", "x", R"({"text": "a")", R"({"text": "a"} x)",
-                           R"({"text" "a"})", R"({"text": "a",})", R"({"text": null})", R"({"Text": "a"})",
-                           R"({"text": "\x"})", R"({"text": "\ud800"})", "{\"text\": \"a\tb\"}"})
+  for (const char* line :
+       {"{", "}", "[1]", "null", "", "x", R"({"text": "a")", R"({"text": "a"} x)", R"({"text" "a"})",
+        R"({"text": "a",})", R"({"text": null})", R"({"Text": "a"})", R"({"text": "\x"})",
+        R"({"text": "\ud80"})", "{\"text\": \"a\tb\"}", R"({"text": "a", "text": "b"})"})
     EXPECT_TRUE(read(line).starts_with("broken: ")) << line << ": " << read(line);
   EXPECT_TRUE(read(std::string(100'000, '[')).starts_with("broken: ")) << "deep nesting";
+}
+
+/// As Python's json reads them.
+TEST_F(JsonTextTest, numbers_under_other_keys_cost_nothing) {
+  for (const char* value :
+       {"18446744073709551615", "18446744073709551616", "-9223372036854775809",
+        "1267650600228229401496703205376", "1e400", "-1e400", "1E-400", "NaN", "Infinity", "-Infinity",
+        "[NaN, {\"x\": -Infinity}]", "1.5", "0.1234567890123456789012345678901234567890", "\"\\ud800\"",
+        "\"\\udc80x\"", "\"NaN \\\" 1e400\""}) {
+    EXPECT_EQ(read(std::string("{\"a\": ") + value + ", \"text\": \"NaN 1e999\"}"), "NaN 1e999") << value;
+    EXPECT_EQ(read(std::string("{\"text\": \"x\", \"a\": ") + value + "}"), "x") << value;
+  }
+  for (const char* value : {"nan", "-NaN", "+1", "01", "1.", ".5", "1e", "0x10", "Infinityx", "N", "- 1"})
+    EXPECT_EQ(read(std::string("{\"text\": \"x\", \"a\": ") + value + "}"), "broken: it is no JSON") << value;
+  EXPECT_EQ(read(R"({"text": NaN})"), "broken: \"text\" is not a string");
+  EXPECT_EQ(read(R"({"text": 1e400})"), "broken: \"text\" is not a string");
+  EXPECT_EQ(read(R"({"text": "a", "text": "b"})"), "broken: it has the key \"text\" twice");
+  EXPECT_EQ(read("{\"text\": \"x\", \"a\": " + std::string(5000, '[') + std::string(5000, ']') + "}"),
+            "broken: its JSON is nested too deeply");
+}
+
+TEST_F(JsonTextTest, halves_of_surrogate_pairs_are_repaired) {
+  EXPECT_EQ(read(R"({"text": "a\ud800b\udc00\ud83d\ude00"})"), "a\uFFFDb\uFFFD\U0001F600");
+  EXPECT_EQ(repaired_, 2u);
+}
+
+class ElementsTest : public CorpusTest {
+ protected:
+  std::vector<std::string> elements_of(const std::string& text) const {
+    Elements elements(open_stream(put("a.json", text), Compression::none), "a.json");
+    std::vector<std::string> all;
+    for (Line line; elements.next(line);)
+      all.push_back(std::to_string(line.begin) + ":" + (line.too_long ? "too long" : std::string(line.text)));
+    return all;
+  }
+};
+
+TEST_F(ElementsTest, of_an_array) {
+  EXPECT_THAT(elements_of("[]"), ElementsAre());
+  EXPECT_THAT(elements_of("\xEF\xBB\xBF [ \n ] \n"), ElementsAre());
+  EXPECT_THAT(elements_of("[1,\n {\"a\": [2, \"]},\\\"\\\\\"]} , null]\n"),
+              ElementsAre("1:1", "5:{\"a\": [2, \"]},\\\"\\\\\"]} ", "31:null"));
+  const std::string a(3'000'000, 'a');
+  EXPECT_EQ(elements_of("[\"" + a + "\", 2]").at(1), "3000005:2");
+  EXPECT_EQ(elements_of("[\"" + std::string(Lines::max_bytes + 9, 'a') + "\", 2]").at(0), "1:too long");
+}
+
+TEST_F(ElementsTest, cut_off) {
+  for (const char* text : {"[", "[1", "[1,", "[{\"a\": 1}", "[\"a", "[1] 2", "[1][2]"})
+    EXPECT_THROW(elements_of(text), Error) << text;
 }
 
 TEST_F(JsonTextTest, malformed_utf8_is_repaired) {

@@ -69,6 +69,45 @@ TEST_F(OwnTokensTest, raw_numbers_of_both_widths) {
   EXPECT_TRUE(output() == two);
 }
 
+/// A shard as llm.c's write_datafile() makes it.
+std::string shard(std::int32_t magic, std::int32_t tokens, const std::string& data) {
+  std::vector<std::int32_t> header(256);
+  header[0] = magic;
+  header[1] = 1;
+  header[2] = tokens;
+  return raw(header) + data;
+}
+
+TEST_F(OwnTokensTest, shards_of_llm_c) {
+  settings_.format = Format::u16;
+  put("a", shard(20240520, 3, raw<std::uint16_t>({5, 999, 7})));
+  run();
+  EXPECT_THAT(documents_in(settings_.output), ElementsAre(Tokens{5, 999, 7}));
+  settings_.document_start = 7;
+  put("a", shard(20240520, 4, raw<std::uint16_t>({7, 1, 7, 2})));
+  run();
+  EXPECT_THAT(documents_in(settings_.output), ElementsAre(Tokens{7, 1}, Tokens{7, 2}));
+  settings_.document_start.reset();
+  put("a", shard(20240801, 2, raw<std::int32_t>({5, 9})));
+  EXPECT_THAT(refusal(), HasSubstr("a shard of llm.c with tokens of 4 bytes"));
+  settings_.format = Format::u32;
+  run();
+  EXPECT_THAT(documents_in(settings_.output), ElementsAre(Tokens{5, 9}));
+  put("a", shard(20240801, 3, raw<std::int32_t>({5, 9})));
+  EXPECT_THAT(refusal(), HasSubstr("promises 3 tokens, and it has 2"));
+}
+
+TEST_F(OwnTokensTest, files_of_other_kinds_are_no_raw_tokens) {
+  settings_.format = Format::u16;
+  for (const auto& [begin, word] : {std::pair<std::string, const char*>("\x93NUMPY\x01\0", "NumPy"),
+                                    {"HFTOKENS", "token file of Holdfast"},
+                                    {"\x28\xb5\x2f\xfd", "zstd"},
+                                    {"PK\x03\x04", "archive"}}) {
+    put("a", begin + std::string(8, 'a'));
+    EXPECT_THAT(refusal(), HasSubstr(word));
+  }
+}
+
 TEST_F(OwnTokensTest, documents_begin_with_a_token) {
   settings_.format = Format::u16;
   settings_.document_start = 1;

@@ -155,7 +155,7 @@ TEST_F(CorpusTest, broken_lines_are_counted_and_listed) {
                  "\n"
                  R"({"text": "good too", "more": {"a": [1, 2})"
                  "\n"
-                 R"({"text": "\ud800"})"
+                 R"({"text": "\ud80"})"
                  "\n"
                  R"({"text": ""})"
                  "\n   \n"
@@ -196,9 +196,78 @@ TEST_F(CorpusTest, malformed_utf8_is_repaired_and_counted) {
   EXPECT_THAT(documents(), ElementsAre("<caf\uFFFD>", "<na\uFFFDve>"));
 }
 
+TEST_F(CorpusTest, an_array_of_json_is_read_by_its_elements) {
+  put("a.json", "[\n  {\"text\": \"x\"},\n  {\n    \"text\": \"y\",\n    \"id\": 1\n  },\n  1\n]\n");
+  put("b.jsonl", json_line("z"));
+  const auto card = run();
+  EXPECT_THAT(documents(), ElementsAre("<x>", "<y>", "<z>"));
+  EXPECT_EQ(card["broken_lines"][0]["line"], 3);
+  std::string big = "[";
+  for (int i = 0; i < 30'000; ++i)
+    big += (i > 0 ? ",\n" : "") + json_line(fmt::format("document {} {}", i, std::string(80, 'x')));
+  put("a.json", big + "]");
+  ASSERT_GT(big.size(), std::size_t{2} << 20);
+  run();
+  EXPECT_EQ(documents().size(), 30'001u) << "whatever its size, it is one part";
+  put("a.json", big);
+  EXPECT_THAT(refusal(), HasSubstr("cut off"));
+}
+
+TEST_F(CorpusTest, a_file_without_a_document_ends_the_preparation) {
+  put("a.jsonl", json_line("good"));
+  put("b.jsonl", "{\"txt\": \"x\"}\n{\"txt\": \"y\"}\n");
+  EXPECT_THAT(refusal(), testing::AllOf(HasSubstr("no document comes from"),
+                                        HasSubstr("b.jsonl (2 lines; line 1: it "
+                                                  "has no key"),
+                                        HasSubstr("--text-key"), HasSubstr("--skip-bad-files")));
+  put("b.jsonl", "{\n  \"text\": \"x\"\n}\n");
+  EXPECT_THAT(refusal(), HasSubstr("jq -c"));
+  std::string many;
+  for (int i = 0; i < 200'000; ++i) many += "{\"txt\": 1}\n";
+  put("b.jsonl", many);
+  EXPECT_THAT(refusal(), HasSubstr("b.jsonl (200000 lines; line 1: it has no key"))
+      << "also where it was cut";
+  settings_.skip_bad_files = true;
+  const auto card = run();
+  EXPECT_THAT(documents(), ElementsAre("<good>"));
+  EXPECT_EQ(card["read"]["broken"], 200'000);
+  EXPECT_EQ(card["settings"]["skip_bad_files"], true);
+  settings_.skip_bad_files = false;
+  put("b.jsonl", "\n\n"), put("c.jsonl", "");
+  EXPECT_EQ(refusal(), "accepted") << "files of nothing say nothing";
+}
+
+TEST_F(CorpusTest, documents_longer_than_a_row) {
+  put("a.jsonl", json_line(std::string(100, 'a')) + json_line("bb") + json_line(std::string(61, 'c')));
+  const auto rows = [&](Long longer) {
+    settings_.pack = 64;
+    settings_.longer = longer;
+    const auto card = run();
+    EXPECT_EQ(card["settings"]["long"], name_of(longer == Long::automatic ? Long::cut : longer));
+    EXPECT_EQ(card["output"]["longer"], 1);
+    std::vector<std::string> all = documents();
+    std::erase_if(all,
+                  [](const std::string& text) { return text.find_first_not_of('>') == std::string::npos; });
+    return all;
+  };
+  const std::string a = "<" + std::string(63, 'a'), rest = std::string(37, 'a') + ">", b = "<bb>",
+                    c = "<" + std::string(61, 'c') + ">";
+  EXPECT_THAT(rows(Long::automatic), testing::UnorderedElementsAre(a, rest, b, c));
+  EXPECT_THAT(rows(Long::cut), testing::UnorderedElementsAre(a, rest, b, c));
+  EXPECT_THAT(rows(Long::truncate), testing::UnorderedElementsAre(a, b, c));
+  EXPECT_THAT(rows(Long::drop), testing::UnorderedElementsAre(b, c));
+  put("a.jsonl", json_line(std::string(100, 'a')));
+  EXPECT_THAT(refusal(),
+              testing::AllOf(HasSubstr("1 are longer than a row of 64"), HasSubstr("--long truncate")));
+  settings_.pack = 0;
+  EXPECT_THAT(refusal(), HasSubstr("--long is for packed rows"));
+}
+
 TEST_F(CorpusTest, nothing_is_left) {
-  put("a.json", "[\n{\"text\": \"x\"},\n1]");
+  put("a.json", "{\"txt\": 1}");
   EXPECT_THAT(refusal(), HasSubstr("--text-key"));
+  settings_.skip_bad_files = true;
+  EXPECT_THAT(refusal(), HasSubstr("no document is left"));
   put("a.json", "{\"text\": \"\"}");
   EXPECT_THAT(refusal(), HasSubstr("no document is left"));
   put("a.json", "");
@@ -290,12 +359,40 @@ TEST_F(CorpusTest, conversations_and_what_is_learned_of_them) {
   std::string learned;
   for (const bool is : file.learned(0, file.size())) learned += is ? 'L' : '.';
   EXPECT_TRUE(learned.starts_with("...................LLL")) << learned;
+  settings_.pack = 16;
+  EXPECT_THAT(refusal(), HasSubstr("2 are longer than a row of 16"));
+  settings_.pack = 21;
+  EXPECT_EQ(run()["output"]["longer"], 1);
+  EXPECT_THAT(documents(), ElementsAre("[user]i;[assistant]o;"))
+      << "its answer is not learned without its question";
+  settings_.longer = Long::truncate;
+  run();
+  EXPECT_THAT(documents(), testing::Contains("[user]q;[assistant]ye"));
+  settings_.longer = Long::automatic;
   settings_.pack = 64;
   run();
   std::string packed;
   const data::TokenFile rows = data::TokenFile::open(settings_.output);
   for (const bool is : rows.learned(0, file.size())) packed += is ? 'L' : '.';
   EXPECT_EQ(packed, learned) << "the mask goes where its tokens go";
+}
+
+TEST_F(CorpusTest, numbers_of_a_conversation_that_nobody_reads) {
+  put("../model/chat_template.jinja",
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }};{% endfor %}"
+      "{% if add_generation_prompt %}[assistant]{% endif %}");
+  const auto line = [](const std::string& more) {
+    return R"({"messages": [{"role": "user", "content": "NaN 1e400"}, {"role": "assistant", "content": "b")" +
+           more;
+  };
+  put("a.jsonl", line("}], \"h\": 1267650600228229401496703205376}\n") + line("}], \"h\": NaN}\n") +
+                     line("}], \"h\": [1e400, -Infinity]}\n") + line("}], \"h\": \"\\ud800\"}\n") +
+                     line(", \"id\": 1267650600228229401496703205376}]}\n"));
+  settings_.format = Format::chat;
+  settings_.chat = folder_ / "model";
+  const auto card = run();
+  EXPECT_EQ(documents(), std::vector<std::string>(4, "[user]NaN 1e400;[assistant]b;"));
+  EXPECT_EQ(card["broken_lines"][0]["why"], "a number in its messages does not fit into 64 bits");
 }
 
 TEST_F(CorpusTest, near_duplicates_go) {
@@ -318,6 +415,13 @@ TEST_F(CorpusTest, a_corpus_that_does_not_fit_is_refused_before_work) {
   EXPECT_FALSE(fs::exists(work_path(settings_.output)));
   settings_.check_space = false;
   EXPECT_EQ(refusal(), "accepted");
+  settings_.check_space = true;
+  fs::remove(folder_ / "in/a.txt");
+  put("a.txt.zst", zstandard(std::string(10, 'a')));
+  const auto bytes = fs::file_size(folder_ / "in/a.txt.zst");
+  // Two bytes a token, twice: plain text of so many bytes would fit.
+  around_.free_bytes = [&](const auto&) { return std::uint64_t{bytes}; };
+  EXPECT_THAT(refusal(Exit::runtime), HasSubstr("do not fit on the disk"));
 }
 
 TEST_F(CorpusTest, a_disk_that_fills_up_leaves_no_half_outputs) {
