@@ -193,27 +193,46 @@ constexpr string_view of_slurm =
     "GPU of each node";
 constexpr string_view of_mpi =
     "each rank would start an MPI job of its own; Holdfast's agents start the ranks, and serve PMIx to them";
+constexpr string_view of_itself =
+    "it starts ranks of its own, and under Holdfast every rank would start them";
+constexpr string_view with_mpi = "mpi";  ///< RefusedProgram::instead: the program behind it, as one of MPI
 struct RefusedProgram {
-  string_view words;
+  string_view words;  ///< as in Spelling; a '*' at the end stands for anything
   string_view why;
-  bool mpi;
+  string_view instead = "";  ///< "": the program behind it
+  string_view unless = "";   ///< words with which it starts none
 };
 constexpr std::array other_refused = {
-    RefusedProgram{"flux run", of_slurm, false},    RefusedProgram{"flux submit", of_slurm, false},
-    RefusedProgram{"flux batch", of_slurm, false},  RefusedProgram{"flux alloc", of_slurm, false},
-    RefusedProgram{"torchx run", of_slurm, false},  RefusedProgram{"mpirun", of_mpi, true},
-    RefusedProgram{"mpiexec", of_mpi, true},        RefusedProgram{"mpiexec.hydra", of_mpi, true},
-    RefusedProgram{"mpirun.openmpi", of_mpi, true}, RefusedProgram{"mpiexec.openmpi", of_mpi, true},
-    RefusedProgram{"mpirun.mpich", of_mpi, true},   RefusedProgram{"mpiexec.mpich", of_mpi, true},
-    RefusedProgram{"orterun", of_mpi, true},        RefusedProgram{"prterun", of_mpi, true},
-    RefusedProgram{"prun", of_mpi, true},           RefusedProgram{"mpirun_rsh", of_mpi, true},
-    RefusedProgram{"aprun", of_mpi, true},          RefusedProgram{"jsrun", of_mpi, true},
-    RefusedProgram{"ibrun", of_mpi, true},          RefusedProgram{"horovodrun", of_mpi, true},
+    RefusedProgram{"flux run", of_slurm},
+    RefusedProgram{"flux submit", of_slurm},
+    RefusedProgram{"flux batch", of_slurm},
+    RefusedProgram{"flux alloc", of_slurm},
+    RefusedProgram{"torchx run", of_slurm},
+    RefusedProgram{"mpirun", of_mpi, with_mpi},
+    RefusedProgram{"mpirun.*", of_mpi, with_mpi},
+    RefusedProgram{"mpirun_rsh", of_mpi, with_mpi},
+    RefusedProgram{"mpiexec", of_mpi, with_mpi},
+    RefusedProgram{"mpiexec.*", of_mpi, with_mpi},
+    RefusedProgram{"orterun", of_mpi, with_mpi},
+    RefusedProgram{"prterun", of_mpi, with_mpi},
+    RefusedProgram{"prun", of_mpi, with_mpi},
+    RefusedProgram{"aprun", of_mpi, with_mpi},
+    RefusedProgram{"jsrun", of_mpi, with_mpi},
+    RefusedProgram{"ibrun", of_mpi, with_mpi},
+    RefusedProgram{"horovodrun", of_mpi, with_mpi},
+    RefusedProgram{"composer", of_itself},
+    RefusedProgram{"fabric run", of_itself},
+    RefusedProgram{"lightning run", of_itself},
+    RefusedProgram{"colossalai run", of_itself},
+    RefusedProgram{"tune run --n*", of_itself, "Leave torchrun's options out: 'tune run RECIPE ...'"},
+    RefusedProgram{"axolotl train", of_itself, "Add '--launcher python'", "--launcher python"},
+    RefusedProgram{"llamafactory-cli train", of_itself,
+                   "Write its module: 'python3 -m llamafactory.launcher CONFIG'"},
 };
 const std::vector<RefusedProgram>& refused_programs() {
   static const auto all = [] {
     std::vector<RefusedProgram> out(other_refused.begin(), other_refused.end());
-    for (const string_view tool : slurm::tools_that_launch) out.push_back({tool, of_slurm, false});
+    for (const string_view tool : slurm::tools_that_launch) out.push_back({tool, of_slurm});
     return out;
   }();
   return all;
@@ -259,8 +278,9 @@ std::size_t spells(const Words& words, std::size_t at, string_view wanted) {
     const string_view word = wanted.substr(0, end);
     wanted.remove_prefix(std::min(end + 1, wanted.size()));
     if (at + taken >= words.size()) return 0;
-    const std::string& here = words[at + taken];
-    if ((taken == 0 ? base(here) : here) != word) return 0;
+    const std::string here = taken == 0 ? base(words[at + taken]) : words[at + taken];
+    const bool begins = word.ends_with('*') && here.starts_with(word.substr(0, word.size() - 1));
+    if (here != word && !begins) return 0;
     ++taken;
   }
   return taken;
@@ -270,13 +290,20 @@ struct Found {
   const Launcher* launcher = nullptr;
   const RefusedProgram* refused = nullptr;
   std::size_t begin = 0, end = 0;  ///< of the words that call it, its interpreter among them
+  std::string name = "";
   explicit operator bool() const { return launcher || refused; }
 };
 
 /// The launcher that the words from `at` on call at once.
 Found called_at(const Words& words, std::size_t at) {
   for (const auto& program : refused_programs())
-    if (const auto taken = spells(words, at, program.words)) return {nullptr, &program, at, at + taken};
+    if (const auto taken = spells(words, at, program.words)) {
+      const std::string all = fmt::format("{}", fmt::join(words, " "));
+      if (program.unless.empty() || all.find(program.unless) == std::string::npos)
+        return {nullptr, &program, at, at + taken,
+                fmt::format("{}", fmt::join(words.begin() + static_cast<std::ptrdiff_t>(at),
+                                            words.begin() + static_cast<std::ptrdiff_t>(at + taken), " "))};
+    }
   std::size_t module = at;
   if (at < words.size() && is_python(words[at])) {
     // Options of the interpreter come before -m; -X and -W have a value.
@@ -288,7 +315,7 @@ Found called_at(const Words& words, std::size_t at) {
     if (behind_python && module == at) continue;
     const std::size_t from = behind_python ? module : at;
     if (const auto taken = spells(words, from, spelling.words))
-      return {&launcher_of(spelling.kind), nullptr, at, from + taken};
+      return {&launcher_of(spelling.kind), nullptr, at, from + taken, launcher_of(spelling.kind).name};
   }
   return {};
 }
@@ -583,12 +610,17 @@ Words command_of(const Script& script, const Launcher& launcher, const std::stri
         (is_python(words[i]) || words[i].starts_with("./") || words[i].ends_with(".py"))) {
       program =
           fmt::format("{}", fmt::join(words.begin() + static_cast<std::ptrdiff_t>(i), words.end(), " "));
+      if (words[i].ends_with(".py")) program = "python3 " + program;
       break;
     }
-  throw Error(Exit::usage, fmt::format("{} cannot be the program of the ranks", found.refused->words),
-              std::string(found.refused->why),
-              fmt::format("Write the program alone: --command '{}'{}?", program,
-                          found.refused->mpi ? " --set rank.launch=mpi" : ""));
+  const RefusedProgram& refused = *found.refused;
+  const bool mpi = refused.instead == with_mpi;
+  const std::string instead = refused.instead.empty() || mpi
+                                  ? fmt::format("Write the program alone: --command '{}'{}", program,
+                                                mpi ? " --set rank.launch=mpi" : "")
+                                  : std::string(refused.instead);
+  throw Error(Exit::usage, found.name + " cannot be the program of the ranks", std::string(refused.why),
+              instead + "?");
 }
 
 /// Commands of a shell's text, roughly: what stands between its operators, without quotes.
@@ -629,10 +661,6 @@ Found called_in_text(const std::string& text, Words& where) {
     }
   }
   return {};
-}
-
-std::string words_of(const Found& found) {
-  return found.launcher ? found.launcher->name : std::string(found.refused->words);
 }
 
 /// The text of `sh -c TEXT`, or nothing.
@@ -765,7 +793,7 @@ std::optional<LauncherCommand> launcher_in(const Words& words, const Outside& ou
 std::string launcher_in_script(const std::string& text) {
   Words where;
   const Found found = called_in_text(text, where);
-  return found ? words_of(found) : "";
+  return found ? found.name : "";
 }
 
 std::vector<std::string> take_launcher(config::Loaded& loaded, const Outside& outside) {
@@ -794,13 +822,12 @@ std::vector<std::string> take_launcher(config::Loaded& loaded, const Outside& ou
     if (!one)
       throw Error(
           Exit::usage,
-          fmt::format("the shell of each rank would start {}, which starts ranks of its own",
-                      words_of(found)),
+          fmt::format("the shell of each rank would start {}, which starts ranks of its own", found.name),
           "Holdfast takes the place of a launcher only where no shell stands around it",
           fmt::format(
               "Write in the shell's text what {} starts (exec python3 SCRIPT), or for one {} on each node "
               "--set cluster.ranks_per_node=1?",
-              words_of(found), words_of(found)));
+              found.name, found.name));
     return {};
   }
   const auto script = outside.read(script_in(words));

@@ -241,7 +241,19 @@ TEST(OtherLaunchers, ThoseThatLeaveTheJobAreRefused) {
     EXPECT_THAT(refusal(typed), HasSubstr("cannot be the program of the ranks")) << typed;
   EXPECT_THAT(refusal("srun -N2 --gpus 4 python3 train.py --lr 1"),
               HasSubstr("--command 'python3 train.py --lr 1'?"));
+  EXPECT_THAT(refusal("srun train.py"), HasSubstr("--command 'python3 train.py'?"));
   EXPECT_THAT(refusal("mpirun -n 8 ./model"), HasSubstr("--command './model' --set rank.launch=mpi?"));
+}
+
+TEST(OtherLaunchers, ProgramsThatStartRanksByThemselvesAreRefused) {
+  EXPECT_THAT(refusal("composer -n 8 train.py"), HasSubstr("--command 'python3 train.py'?"));
+  EXPECT_THAT(refusal("fabric run train.py --devices 2"), HasSubstr("fabric run cannot be"));
+  EXPECT_THAT(refusal("axolotl train c.yml"), HasSubstr("--launcher python"));
+  EXPECT_EQ(refusal("axolotl train c.yml --launcher python"), "");
+  EXPECT_THAT(refusal("tune run --nproc_per_node=8 full"),
+              HasSubstr("tune run --nproc_per_node=8 cannot be"));
+  EXPECT_EQ(refusal("tune run full --config c"), "");
+  EXPECT_THAT(refusal("llamafactory-cli train c.yaml"), HasSubstr("llamafactory.launcher"));
 }
 
 TEST(OtherLaunchers, InAShellTheyAreFoundToo) {
