@@ -35,7 +35,7 @@ struct Cause {
   int weight = 0;
   Blame blame = Blame::nothing;
   bool ends_node = false, from_end = false, in_moment = false;
-  int node = -1, rank = -1, xid = 0;
+  int node = -1, rank = -1, xid = 0, xid_rank = -1;
   bool killed = false;  ///< an end by SIGKILL, whatever it wrote before
   double at = 0;
   std::string says, advice, line;
@@ -45,13 +45,13 @@ struct Cause {
 class Case {
  public:
   Case(const std::vector<RankEnd>& ends, const std::vector<SeenSign>& signs,
-       const std::vector<std::string>& names)
+       const std::vector<std::string>& names, const std::vector<PastXid>& past)
       : names_(names) {
     for (const RankEnd& end : ends) add(end, signs);
     ends_ = causes_.size();
     find_moment(signs);
-    const GpuHistory history(signs);
-    for (const SeenSign& sign : signs) add(sign, history, signs);
+    const GpuHistory history(signs, past, names);
+    for (std::size_t at = 0; at < signs.size(); ++at) add(at, history, signs);
     for (Cause& cause : causes_) cause.in_moment = cause.in_moment && cause.weight > 0;
   }
 
@@ -66,11 +66,7 @@ class Case {
   }
 
  private:
-  std::string name(int node) const {
-    if (node < 0) return "a node";
-    const auto i = as_size(node);
-    return i < names_.size() ? names_[i] : fmt::format("node {}", node);
-  }
+  std::string name(int node) const { return node_name(names_, node); }
 
   /// The error of a rank, or else the end of its log, which its agent has read.
   static std::string output_of(const RankEnd& end, const std::vector<SeenSign>& signs) {
@@ -127,7 +123,8 @@ class Case {
     }
   }
 
-  void add(const SeenSign& seen, const GpuHistory& history, const std::vector<SeenSign>& signs) {
+  void add(std::size_t at, const GpuHistory& history, const std::vector<SeenSign>& signs) {
+    const SeenSign& seen = signs[at];
     const SignKind* kind = kind_called(seen.sign.kind);
     if (!kind || seen.sign.kind == "log_tail") return;
     Cause c;
@@ -139,7 +136,7 @@ class Case {
     c.line = seen.sign.text;
     std::string what = kind->says;
     if (std::string_view(kind->name) == "xid" || std::string_view(kind->name) == "gpu_recovery")
-      what = judge_gpu(seen, history, c);
+      what = judge_gpu(at, seen, history, c);
     c.says = fmt::format("{} on {}{}{}", what, name(seen.node), seen.sign.text.empty() ? "" : ": ",
                          seen.sign.text);
     const bool over = is_over(seen, signs);
@@ -151,16 +148,32 @@ class Case {
   }
 
   /// Weight and blame of an Xid or of the driver's recovery action; and its description.
-  std::string judge_gpu(const SeenSign& seen, const GpuHistory& history, Cause& c) {
-    const GpuAssessment assessment = history.assess(seen);
+  std::string judge_gpu(std::size_t at, const SeenSign& seen, const GpuHistory& history, Cause& c) const {
+    const std::vector<int> ranks = ranks_of(seen);
+    GpuAssessment assessment = history.assess(at, ranks);
     c.ends_node = assessment.action == XidAction::substitute;
-    c.blame = assessment.of_program && !c.ends_node ? Blame::program : Blame::node;
-    // An Xid that programs cause, too, says little more than the program's own error.
+    c.blame = assessment.blame;
+    // An Xid that programs cause, too, says little more than the program's own error; one of an NVLink whose
+    // registers are not known less than what the program says of it.
     if (c.blame == Blame::program) c.weight = kind_called("cuda_error")->weight + 1;
+    if (assessment.unclear) c.weight = kind_called("nvlink_error")->weight - 1;
     if (assessment.action == XidAction::ignore || assessment.action == XidAction::watch) c.weight = 0;
     if (*assessment.advice) c.advice = assessment.advice;
-    if (std::string_view(seen.sign.kind) == "xid") c.xid = static_cast<int>(seen.sign.code);
-    return assessment.says;
+    if (std::string_view(seen.sign.kind) == "xid") {
+      c.xid = static_cast<int>(seen.sign.code);
+      c.xid_rank = ranks.size() == 1 ? ranks.front() : -1;
+    }
+    return std::move(assessment.says);
+  }
+
+  /// The ranks of its node that may have caused an Xid: the one that it names, else those that show more than
+  /// a lost peer.
+  std::vector<int> ranks_of(const SeenSign& seen) const {
+    if (seen.sign.rank >= 0) return {seen.sign.rank};
+    std::vector<int> out;
+    for (const Cause& c : causes_)
+      if (c.from_end && c.in_moment && c.node == seen.node && c.weight >= own_fault) out.push_back(c.rank);
+    return out;
   }
 
   /// A later sign shows that the fault is over.
@@ -218,17 +231,25 @@ class Case {
     if (d.rank < 0) d.rank = rank_beside(best);
     if (!best.from_end && d.rank >= 0) d.says = fmt::format("rank {}: {}", d.rank, d.says);
     d.xid = best.xid;
+    d.xid_rank = best.xid_rank;
     d.gpu = gpu_named_in(best.line);
     const std::string_view kind = best.kind->name;
     d.same_again =
         kind == "refused" || kind == "left_running" || (kind == "cannot_start" && cannot_start_.size() > 1);
+    if (best.ends_node) d.ended_by[best.node] = name_of(best);
     for (const Cause& c : causes_)
       if (c.in_moment && c.ends_node && c.weight >= own_fault && !overruled(c) &&
-          std::find(d.ended_nodes.begin(), d.ended_nodes.end(), c.node) == d.ended_nodes.end())
+          std::find(d.ended_nodes.begin(), d.ended_nodes.end(), c.node) == d.ended_nodes.end()) {
         d.ended_nodes.insert(c.node == best.node ? d.ended_nodes.begin() : d.ended_nodes.end(), c.node);
+        d.ended_by.try_emplace(c.node, name_of(c));
+      }
     if (kind == "link_down") blame_network(best, d);
     if (d.blame == Blame::shared) d.node = d.rank = -1;
     if (best.from_end && best.weight <= kind_called("peer_lost")->weight) blame_named(d);
+  }
+
+  static std::string name_of(const Cause& c) {
+    return c.xid > 0 ? fmt::format("Xid {}", c.xid) : c.kind->name;
   }
 
   /// The rank that a node's fault hit first, if one shows more than a lost peer.
@@ -305,8 +326,8 @@ class Case {
 }  // namespace
 
 Diagnosis diagnose(const std::vector<RankEnd>& ends, const std::vector<SeenSign>& signs,
-                   const std::vector<std::string>& names) {
-  return Case(ends, signs, names).solve();
+                   const std::vector<std::string>& names, const std::vector<PastXid>& past) {
+  return Case(ends, signs, names, past).solve();
 }
 
 }  // namespace holdfast::launcher

@@ -1,6 +1,7 @@
 #pragma once
 // Finds the culprit among its victims. Pure: signs and ends of ranks, with place and time -> which rank or
 // node failed first, and why.
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,13 @@ struct RankEnd {
   bool our_codes = false;
 };
 
+/// An Xid by which an earlier attempt of the job ended, and the rank that showed it.
+struct PastXid {
+  int xid = 0;
+  int node = -1, rank = -1;
+  std::string text;  ///< its evidence, which may name the GPU
+};
+
 struct Diagnosis {
   int node = -1, rank = -1;  ///< the culprit's; -1: none in particular
   Blame blame = Blame::nothing;
@@ -38,16 +46,18 @@ struct Diagnosis {
   std::string advice;                 ///< for the user or the administrator; "": none
   std::vector<std::string> evidence;  ///< further evidence, in the order of time
   std::vector<int> ended_nodes;  ///< all that must not be used again in this job: several may fail at once
-  int xid = 0;                   ///< the number, if it was one
-  std::string gpu;               ///< UUID or PCI address, where the evidence names one
+  std::map<int, std::string> ended_by;  ///< of these: what ends them, "Xid 48" or the name of a sign
+  int xid = 0;                          ///< the number, if it was one
+  int xid_rank = -1;                    ///< the rank that showed it; -1: it is not known which
+  std::string gpu;                      ///< UUID or PCI address, where the evidence names one
 };
 
 /// `ends`: of the attempt, in the order of their reports; `signs`: of all nodes, of the last minutes. Victims
 /// are not blamed: ranks that ended after the first failure because of it (SIGTERM, SIGKILL by the
 /// agent, a broken connection). Without any explanation the first end is the diagnosis. Signs of nodes
-/// without ranks (spares) do not belong in `signs`; Xids of the whole job do: a number that recurs on the
-/// same GPU weighs more. `names` of nodes, for the texts; empty: their indices.
+/// without ranks (spares) do not belong in `signs`; Xids of the whole job do, for those of an NVLink that
+/// recur. `past`: the Xids of earlier attempts. `names` of nodes, for the texts; empty: their indices.
 Diagnosis diagnose(const std::vector<RankEnd>& ends, const std::vector<SeenSign>& signs,
-                   const std::vector<std::string>& names = {});
+                   const std::vector<std::string>& names = {}, const std::vector<PastXid>& past = {});
 
 }  // namespace holdfast::launcher

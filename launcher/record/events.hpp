@@ -238,6 +238,7 @@ struct AttemptEnded {
   double detected_s = 0, decided_s = 0;
   std::vector<std::string> evidence = {};
   std::string advice = {}, gpu = {};
+  int xid = 0, xid_rank = -1;
   bool reports = true;
   double ran_s = 0;
   bool progress_assumed = false;
@@ -261,6 +262,9 @@ struct AttemptEnded {
       expected("evidence", &AttemptEnded::evidence, "first things first"),
       if_set("advice", &AttemptEnded::advice, "for you or your administrator"),
       if_set("gpu", &AttemptEnded::gpu, "UUID or PCI address, where the evidence names one"),
+      if_set("xid", &AttemptEnded::xid, "NVIDIA's number, where an Xid was the cause"),
+      if_set("xid_rank", &AttemptEnded::xid_rank,
+             "the rank that showed the Xid; −1: it is not known which one did"),
       if_set("reports", &AttemptEnded::reports,
              "the program says how far it is; if not, `step` means nothing"),
       if_set("ran_s", &AttemptEnded::ran_s,
@@ -328,18 +332,25 @@ struct EvictionOrdered {
                                "the node leaves once the ranks have saved"};
   std::string node, reason;
   int attempt = 0;
+  std::string sign = {};
 
-  static constexpr auto fields =
-      std::tuple(required("node", &EvictionOrdered::node), required("reason", &EvictionOrdered::reason),
-                 required("attempt", &EvictionOrdered::attempt));
+  static constexpr auto fields = std::tuple(
+      required("node", &EvictionOrdered::node), required("reason", &EvictionOrdered::reason),
+      required("attempt", &EvictionOrdered::attempt),
+      if_set(
+          "sign", &EvictionOrdered::sign,
+          "what evicts it, for `max_evictions`: `Xid` with its number, or the name of a sign. Not set by an "
+          "order"));
 };
 
 struct NodeEvicted {
   static constexpr About about{"node_evicted", Chapter::nodes, "the node is not used again in this job"};
   std::string node, evidence;
+  std::string sign = {};
 
   static constexpr auto fields =
-      std::tuple(required("node", &NodeEvicted::node), required("evidence", &NodeEvicted::evidence));
+      std::tuple(required("node", &NodeEvicted::node), required("evidence", &NodeEvicted::evidence),
+                 if_set("sign", &NodeEvicted::sign, "as in `eviction_ordered`, where no save came first"));
 };
 
 struct SparePromoted {

@@ -42,6 +42,8 @@ events::AttemptEnded end_by(const Failure& failure, const EndFacts& facts) {
           .evidence = std::move(evidence),
           .advice = advice_of(failure),
           .gpu = failure.gpu,
+          .xid = failure.xid,
+          .xid_rank = failure.xid_rank,
           .unjudged_s = failure.unjudged_s};
 }
 
@@ -56,17 +58,36 @@ void assume_progress(events::AttemptEnded& ended, const AttemptRecord& live, dou
   ended.progress_assumed = live.launched_s && ended.ran_s >= assumed_progress_s;
 }
 
+void keep_within_evictions(Failure& failure, const RunState& state, const Roster& roster,
+                           const config::Supervise& limits) {
+  const auto spent = [&](int node) {
+    const auto by = failure.ended_by.find(node);
+    return by != failure.ended_by.end() &&
+           evictions_spent(by->second, roster.nodes[node].name, state, limits);
+  };
+  if (failure.ends_node && failure.node >= 0 && spent(failure.node)) {
+    failure.ends_node = false;
+    failure.evictions_spent = true;
+    failure.evidence += "; " + why_kept(failure.ended_by.at(failure.node), state);
+  }
+  std::erase_if(failure.ended_nodes, spent);
+}
+
 std::vector<Event> nodes_after(const Failure& failure, const RunState& state, const Roster& roster,
                                const config::Supervise& limits) {
   std::vector<Event> out;
   std::set<std::string> evicted = state.evicted;
-  const auto evict = [&](const std::string& node, const std::string& why) {
-    if (evicted.insert(node).second) out.push_back(events::NodeEvicted{node, why});
+  const auto evict = [&](const std::string& node, const std::string& why, const std::string& sign) {
+    if (evicted.insert(node).second) out.push_back(events::NodeEvicted{node, why, sign});
   };
-  for (const int n : failure.ended_nodes) evict(roster.nodes[n].name, failure.evidence);
+  const auto sign_of = [&](int n) {
+    const auto by = failure.ended_by.find(n);
+    return by == failure.ended_by.end() ? std::string() : by->second;
+  };
+  for (const int n : failure.ended_nodes) evict(roster.nodes[n].name, failure.evidence, sign_of(n));
   const std::string culprit = failure.node < 0 ? "" : roster.nodes[failure.node].name;
-  if (failure.ends_node && failure.node >= 0) evict(culprit, failure.evidence);
-  for (const auto& [node, why] : state.evicting) evict(node, why);
+  if (failure.ends_node && failure.node >= 0) evict(culprit, failure.evidence, sign_of(failure.node));
+  for (const auto& [node, why] : state.evicting) evict(node, why, "");
   if (failure.node < 0 || state.lost.contains(culprit) || evicted.contains(culprit) ||
       state.suspects.contains(culprit))
     return out;

@@ -28,6 +28,9 @@ events::AttemptEnded end_with_run(const std::string& status, int attempt, std::i
 void assume_progress(events::AttemptEnded& ended, const AttemptRecord& live, double alive_at,
                      double assumed_progress_s);
 
+/// Takes back the eviction of nodes by a sign that has evicted supervise.max_evictions nodes already.
+void keep_within_evictions(Failure& failure, const RunState& state, const Roster& roster,
+                           const config::Supervise& limits);
 /// Which nodes are evicted and which are suspects after this failure, as events.
 std::vector<Event> nodes_after(const Failure& failure, const RunState& state, const Roster& roster,
                                const config::Supervise& limits);

@@ -1,6 +1,7 @@
 #include "launcher/supervise/budget_table.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -59,6 +60,17 @@ constexpr std::array budgets = {
               "another node has its slot; without one, `when_short` decides", 0,
               [](const RunState& s, const Limits& limits, const std::string& node) {
                 return failed_too_often(node, s, limits);
+              },
+              nullptr},
+    BudgetRow{CauseKind::node, Budget::count, "max_evictions",
+              "nodes evicted by one sign of broken hardware in this job",
+              "that sign evicts no more: a node that shows it is a suspect, and what it ends counts as the "
+              "program's",
+              0,
+              [](const RunState& s, const Limits& limits, const std::string& node) {
+                return std::any_of(s.evictions.begin(), s.evictions.end(), [&](const auto& by_sign) {
+                  return evictions_spent(by_sign.first, node, s, limits);
+                });
               },
               nullptr},
     BudgetRow{CauseKind::infrastructure, Budget::time, "infrastructure_s",
@@ -125,6 +137,7 @@ CauseKind cause_kind_of(const Failure& f) {
                  : CauseKind::program;
     case Kind::rank_exited:
       if (f.ends_node) return CauseKind::node;
+      if (f.evictions_spent) return CauseKind::program;  // the hardware of this one node does not explain it
       return f.blame == Blame::node || f.blame == Blame::shared || f.lost_peers ||
                      f.status == exit_with(Exit::transient)
                  ? CauseKind::infrastructure
@@ -146,6 +159,27 @@ const BudgetRow* used_up(CauseKind kind, const RunState& state, const Limits& li
 bool failed_too_often(const std::string& node, const RunState& state, const Limits& limits) {
   const auto failures = state.failures.find(node);
   return failures != state.failures.end() && failures->second >= limits.max_node_failures;
+}
+
+int max_evictions(const Roster& roster, const Limits& limits) {
+  if (limits.max_evictions > 0) return limits.max_evictions;
+  const int spares = static_cast<int>(roster.nodes.size()) - roster.slots();
+  return std::max(1, (spares + 1) / 2);
+}
+
+bool evictions_spent(const std::string& sign, const std::string& node, const RunState& state,
+                     const Limits& limits) {
+  const auto by_sign = state.evictions.find(sign);
+  return by_sign != state.evictions.end() && !by_sign->second.contains(node) &&
+         static_cast<int>(by_sign->second.size()) >= limits.max_evictions;
+}
+
+std::string why_kept(const std::string& sign, const RunState& state) {
+  const auto& nodes = state.evictions.at(sign);
+  return fmt::format(
+      "its node is kept: {} has evicted {} already (supervise.max_evictions), so the hardware "
+      "of one node hardly explains it",
+      sign, fmt::join(nodes, ", "));
 }
 
 double wait_after(int setbacks) {

@@ -46,6 +46,15 @@ const BudgetRow* used_up(CauseKind kind, const RunState& state, const config::Su
 /// max_node_failures is reached: other nodes are taken, if there are any.
 bool failed_too_often(const std::string& node, const RunState& state, const config::Supervise& limits);
 
+/// supervise.max_evictions; if that is 0, half of the spares of the job.
+int max_evictions(const Roster& roster, const config::Supervise& limits);
+/// max_evictions (not 0) is reached: this sign evicts no further node. What shows on one healthy node after
+/// the other must not use up all spares.
+bool evictions_spent(const std::string& sign, const std::string& node, const RunState& state,
+                     const config::Supervise& limits);
+/// Why the node is kept then, in words.
+std::string why_kept(const std::string& sign, const RunState& state);
+
 /// Seconds to wait before the next attempt, after `setbacks` of them: 1, doubled each time, at most 60.
 double wait_after(int setbacks);
 /// The same after RunState::false_starts: at most 15, since more of them must fit into supervise.start_s.

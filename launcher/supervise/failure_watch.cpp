@@ -16,31 +16,40 @@ constexpr std::size_t last_signs_told = 5;
 
 }  // namespace
 
+std::vector<PastXid> past_xids(const RunState& state, const Roster& roster) {
+  std::vector<PastXid> out;
+  for (const AttemptRecord& a : state.attempts)
+    if (a.xid != 0 && a.term >= state.job_term)
+      out.push_back({a.xid, roster.node_called(a.node), a.xid_rank,
+                     a.evidence.empty() ? std::string() : a.evidence.front()});
+  return out;
+}
+
 bool FailureWatch::take_signs(int n, const control::NodeSigns& what, double now) {
   bool news = false;
   for (const auto& sign : what.signs) {
     signs_.push_back({n, sign, now - 1e-3 * static_cast<double>(sign.age_ms)});
     news = news || sign.age_ms <= 1e3 * sign_is_news_s;
   }
-  std::erase_if(signs_, [&](const SeenSign& s) { return s.at < now - signs_life_s; });
+  std::erase_if(signs_, [&](const SeenSign& s) { return s.at < now - signs_life_s && s.sign.kind != "xid"; });
   if (signs_.size() > signs_kept)
     signs_.erase(signs_.begin(), signs_.end() - static_cast<std::ptrdiff_t>(signs_kept));
   return news;
 }
 
-std::optional<std::string> FailureWatch::ends_node(int n) const {
+std::optional<FailureWatch::Ending> FailureWatch::ends_node(int n, const std::vector<PastXid>& past) const {
   std::vector<SeenSign> own;
   std::copy_if(signs_.begin(), signs_.end(), std::back_inserter(own),
                [&](const SeenSign& s) { return s.node == n; });
-  Diagnosis found = diagnose({}, own, names_);
+  Diagnosis found = diagnose({}, own, names_, past);
   if (!found.ends_node || found.node != n || found.kind == "link_down") return {};  // a link may come back
-  return std::move(found.says);
+  return Ending{std::move(found.says), found.ended_by[n]};
 }
 
 std::vector<std::string> FailureWatch::last_signs(int node, double now) const {
   std::vector<std::string> out;
   for (auto s = signs_.rbegin(); s != signs_.rend() && out.size() < last_signs_told; ++s)
-    if (s->node == node)
+    if (s->node == node && now - s->at <= signs_life_s)
       out.push_back(fmt::format("{:.1f} s before: {} {}", now - s->at, s->sign.kind, s->sign.text));
   return out;
 }
@@ -56,14 +65,14 @@ void FailureWatch::suspect(Failure failure, double now) {
   pending_since_ = now;
 }
 
-Failure FailureWatch::diagnosed(const std::vector<int>& placement) const {
+Failure FailureWatch::diagnosed(const std::vector<int>& placement, const std::vector<PastXid>& past) const {
   Failure f = *pending_;
   if (ends_.empty() || f.kind != Failure::Kind::rank_exited) return f;
   std::vector<SeenSign> signs;
   std::copy_if(signs_.begin(), signs_.end(), std::back_inserter(signs), [&](const SeenSign& s) {
     return std::find(placement.begin(), placement.end(), s.node) != placement.end();
   });
-  Diagnosis d = diagnose(ends_, signs, names_);
+  Diagnosis d = diagnose(ends_, signs, names_, past);
   f.node = d.node;
   f.rank = d.rank;
   f.blame = d.blame;
@@ -75,6 +84,8 @@ Failure FailureWatch::diagnosed(const std::vector<int>& placement) const {
   f.advice = d.advice;
   f.seen = std::move(d.evidence);
   f.ended_nodes = std::move(d.ended_nodes);
+  f.ended_by = std::move(d.ended_by);
+  f.xid = d.xid, f.xid_rank = d.xid_rank;
   const auto own =
       std::find_if(ends_.begin(), ends_.end(), [&](const RankEnd& e) { return e.rank == f.rank; });
   f.status = own == ends_.end() ? 0 : own->status;

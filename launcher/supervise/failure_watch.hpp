@@ -11,6 +11,9 @@
 
 namespace holdfast::launcher {
 
+/// By which Xids attempts of this job have ended.
+std::vector<PastXid> past_xids(const RunState& state, const Roster& roster);
+
 /// All times are in seconds of one clock.
 class FailureWatch {
  public:
@@ -19,8 +22,12 @@ class FailureWatch {
 
   /// True: one of them is news, and not repeated by an agent that has connected again.
   bool take_signs(int node, const control::NodeSigns& what, double now);
-  /// Why the node is to leave before its ranks end: its hardware fails for good.
-  std::optional<std::string> ends_node(int node) const;
+  struct Ending {
+    std::string why, sign;  ///< sign: "Xid 48", or its name
+  };
+  /// Why the node is to leave before its ranks end: its hardware fails for good. `past`: Xids of earlier
+  /// attempts.
+  std::optional<Ending> ends_node(int node, const std::vector<PastXid>& past = {}) const;
   /// The newest signs of a node, as evidence.
   std::vector<std::string> last_signs(int node, double now) const;
 
@@ -34,7 +41,7 @@ class FailureWatch {
   double pending_since() const { return pending_since_; }
   /// The failure that waits, with its culprit. Signs of nodes outside of `placement` (spares) explain
   /// nothing.
-  Failure diagnosed(const std::vector<int>& placement) const;
+  Failure diagnosed(const std::vector<int>& placement, const std::vector<PastXid>& past = {}) const;
 
   void decided() { pending_.reset(); }  ///< the attempt has ended
   void new_attempt();
@@ -42,7 +49,7 @@ class FailureWatch {
 
  private:
   std::vector<std::string> names_;
-  std::vector<SeenSign> signs_;  ///< of the last minutes
+  std::vector<SeenSign> signs_;  ///< of the last minutes; Xids of the whole job
   std::vector<RankEnd> ends_;    ///< of the attempt, in the order of their reports
   std::optional<Failure> pending_;
   double pending_since_ = 0;

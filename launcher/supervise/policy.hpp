@@ -39,8 +39,12 @@ struct Failure {
   /// The diagnosis, where there is one.
   Blame blame = Blame::nothing;
   bool ends_node = false, same_again = false;
-  std::vector<int> ended_nodes;  ///< all nodes that must not be used again
-  std::string cause;             ///< short; "": name_of(kind)
+  std::vector<int> ended_nodes;         ///< all nodes that must not be used again ...
+  std::map<int, std::string> ended_by;  ///< ... and by what: "Xid 48", or the name of a sign
+  bool evictions_spent =
+      false;                   ///< the culprit would leave, but its sign has evicted too many (max_evictions)
+  int xid = 0, xid_rank = -1;  ///< the Xid, if it was one, and the rank that showed it, where that is known
+  std::string cause;           ///< short; "": name_of(kind)
   std::string advice;
   std::string gpu;                ///< UUID or PCI address, where the evidence names one
   std::vector<std::string> seen;  ///< further evidence

@@ -72,11 +72,13 @@ class Fold {
   void operator()(const events::NodeSuspected& e) const { s.suspects.insert(e.node); }
   void operator()(const events::EvictionOrdered& e) const {
     s.evicting[e.node] = e.reason;
+    if (!e.sign.empty()) s.evictions[e.sign].insert(e.node);
     if (!s.evicting_since) s.evicting_since = at_.unix;
   }
   void operator()(const events::NodeEvicted& e) const {
     s.lost.insert(e.node);
     s.evicted.insert(e.node);
+    if (!e.sign.empty()) s.evictions[e.sign].insert(e.node);
     s.slow.erase(e.node);
     left(e.node);
     mark(e.node, NodeMark::What::evicted);
@@ -158,7 +160,8 @@ void Fold::operator()(const events::LeaderElected& e) const {
     s.worked = false;
     end_setbacks(s);
   }
-  s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.health.clear(), s.slow.clear();
+  s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.evictions.clear(), s.failures.clear(),
+      s.health.clear(), s.slow.clear();
   s.setback_s = 0;  // the time is each job's; its waits go on growing
   s.false_starts = 0;
   s.pace.clear();  // other nodes, and perhaps other settings
@@ -224,6 +227,7 @@ void Fold::operator()(const events::AttemptEnded& e) const {
   a->decided_s = e.decided_s;
   a->evidence = e.evidence;
   a->advice = e.advice;
+  a->xid = e.xid, a->xid_rank = e.xid_rank;
   a->last_step = std::max(a->last_step, e.step);
   a->reports = e.reports;
   a->ran_s = e.ran_s;

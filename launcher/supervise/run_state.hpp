@@ -42,6 +42,7 @@ struct AttemptRecord {
   double decided_s = 0;   ///< ... and the part of it since the first report of the failure
   std::vector<std::string> evidence;  ///< what the decision rests on, most important first
   std::string advice;                 ///< for the user or the administrator
+  int xid = 0, xid_rank = -1;         ///< the Xid that was the cause; the rank that showed it, where known
   std::optional<double> recovered_s;  ///< from that decision to the run's next new step
   /// Parts of its start, each from the end of the one before: from planned until the ranks are up and in
   /// place, until the state is loaded, until a new step is done.
@@ -77,7 +78,8 @@ struct RunState {
   std::set<std::string> evicted;            ///< of the lost ones: they may answer, and stay out all the same
   std::map<std::string, std::string> evicting;  ///< nodes that leave once the ranks have saved, and why
   std::optional<double> evicting_since;         ///< Unix seconds
-  std::map<std::string, int> failures;          ///< attempts of this job that ended by this node or on it
+  std::map<std::string, std::set<std::string>> evictions;  ///< sign -> nodes that it has evicted in this job
+  std::map<std::string, int> failures;  ///< attempts of this job that ended by this node or on it
   std::map<std::string, control::NodeHealth> health;  ///< what checks have found of nodes of this job
   NodePasts pasts;                                    ///< of nodes that did something bad in any job
   bool paused = false;                                ///< by an order

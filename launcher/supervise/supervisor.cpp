@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "launcher/supervise/attempt_plan.hpp"
+#include "launcher/supervise/budget_table.hpp"
 #include "launcher/supervise/drain.hpp"
 
 namespace holdfast::launcher {
@@ -47,6 +48,7 @@ Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, int
       hangs_(limits_, roster_.world(), state_.pace, roster_.work, state_.unjudged_s),
       slow_(limits_, names_of(roster_), attempt_.placement(), roster_.ranks_per_node),
       checks_(roster_.nodes.size(), limits_.check_spares_s, now) {
+  limits_.max_evictions = max_evictions(roster_, limits_);
   for (const auto& [node, found] : state_.health)
     if (const int n = roster_.node_called(node); n >= 0) checks_.take(n, found);
 }
@@ -140,7 +142,7 @@ std::optional<Failure> Supervisor::found(Trigger trigger) {
     case Trigger::failure_clear:
       if (!failures_.pending() || !nodes_.all_heard_since(placement(), failures_.pending_since()))
         return std::nullopt;
-      return failures_.diagnosed(placement());
+      return diagnosed();
     case Trigger::failure_waits:
       return when(failures_.pending());
     case Trigger::all_started:
@@ -171,7 +173,7 @@ std::optional<Failure> Supervisor::broken_attempt() const {
   const bool in_vain = all_here && gone >= 0;
   if (!in_vain && now_ - stage_since_ < (all_here ? 1e-3 : 2e-3) * limits_.node_silence_ms)
     return std::nullopt;
-  if (failures_.pending() && gone < 0) return failures_.diagnosed(placement());
+  if (failures_.pending() && gone < 0) return diagnosed();
   Failure failure;
   failure.kind = gone < 0 ? Failure::Kind::leader_changed : Failure::Kind::node_lost;
   failure.node = gone;

@@ -111,6 +111,7 @@ class Supervisor {
   std::optional<Failure> uncleared_node() const;
   std::optional<Failure> overdue_start() const;
   std::optional<Failure> hang();
+  Failure diagnosed() const { return failures_.diagnosed(placement(), past_xids(state_, roster_)); }
   void carry_out(const StageRow& row, const Failure& failure);
   void enter(Stage stage);
   void extend_deadlines(double seconds);
@@ -120,13 +121,14 @@ class Supervisor {
   void take_end(RankEnd end);
   void suspect(const Failure& failure);
   void ask_to_drain(const control::Drain& asked, bool for_good);
-  void evict(int node, const std::string& reason);
+  void evict(int node, const std::string& reason, const std::string& sign);
+  void evict_by(const std::string& sign, int node, const std::string& reason);
   OrderFacts facts_for(const control::Order& what) const;
 
   // supervisor_effects.cpp
   void record(Event event);
   void record_end(events::AttemptEnded ended, double silent_s = 0);
-  void end_attempt(const Failure& failure);
+  void end_attempt(const Failure& found);
   void begin_attempt(Decision decision, const Failure& why);
   void plan_first();
   void finish(const RunOutcome& outcome);

@@ -27,8 +27,10 @@ void Supervisor::record_end(events::AttemptEnded ended, double silent_s) {
   record(std::move(ended));
 }
 
-void Supervisor::end_attempt(const Failure& failure) {
+void Supervisor::end_attempt(const Failure& found) {
   using Kind = Failure::Kind;
+  Failure failure = found;
+  keep_within_evictions(failure, state_, roster_, limits_);
   EndFacts facts{state_, roster_, highest_step()};
   if (failures_.pending() && failure.kind != Kind::node_lost && failure.kind != Kind::leader_changed) {
     facts.reported_s = facts.decided_s = now_ - failures_.pending_since();
@@ -164,7 +166,7 @@ void Supervisor::record_slow() {
         events::Straggler{attempt(), slow->what, slow->rank, name(slow->node), slow->ratio, slow->evidence});
     if (limits_.on_straggler == config::OnStraggler::substitute && attempt_.slot_of(slow->node) >= 0 &&
         has_spare_for(slow->node))
-      evict(slow->node, slow->evidence);
+      evict_by("straggler", slow->node, slow->evidence);
     if (stage_ != Stage::running) return;
   }
 }

@@ -55,7 +55,7 @@ void Supervisor::state_fetched(int n, const control::StateFetched& what) {
   ladder_.fetched(n, what);
   // Another node may keep it, and the state stays where it is until ranks start.
   if (what.no_room && attempt_.slot_of(n) >= 0 && has_spare_for(n))
-    evict(n, fmt::format("it cannot keep the state of rank {}: {}", what.rank, what.why));
+    evict_by("no room", n, fmt::format("it cannot keep the state of rank {}: {}", what.rank, what.why));
 }
 
 void Supervisor::node_signs(int n, const control::NodeSigns& what) {
@@ -63,8 +63,8 @@ void Supervisor::node_signs(int n, const control::NodeSigns& what) {
     if (sign.kind == "link_slow" && !lost(n)) slow_.link_slow(n, sign.code, sign.text);
   if (!failures_.take_signs(n, what, now_) || failures_.pending() || stage_ == Stage::over || lost(n)) return;
   // Failing hardware ends its ranks sooner or later: the node is replaced now, while nothing is lost.
-  const auto why = failures_.ends_node(n);
-  if (why && (attempt_.slot_of(n) < 0 || has_spare_for(n))) evict(n, *why);
+  const auto ending = failures_.ends_node(n, past_xids(state_, roster_));
+  if (ending && (attempt_.slot_of(n) < 0 || has_spare_for(n))) evict_by(ending->sign, n, ending->why);
 }
 
 void Supervisor::node_health(int n, const control::NodeHealth& what) {
@@ -221,11 +221,19 @@ void Supervisor::ask_to_drain(const control::Drain& asked, bool for_good) {
   if (state_.attempt_live()) report(Trigger::orders_changed);
 }
 
-/// Takes the node out: at once if it has no ranks, else when the ranks have saved.
-void Supervisor::evict(int n, const std::string& reason) {
+/// A sign evicts so many nodes. Another one that shows it is used last.
+void Supervisor::evict_by(const std::string& sign, int n, const std::string& reason) {
+  if (!evictions_spent(sign, name(n), state_, limits_)) return evict(n, reason, sign);
+  if (!lost(n) && !state_.suspects.contains(name(n)) && !state_.evicting.contains(name(n)))
+    record(events::NodeSuspected{name(n), reason + "; " + why_kept(sign, state_)});
+}
+
+/// Takes the node out: at once if it has no ranks, else when the ranks have saved. `sign`: "" by an order.
+void Supervisor::evict(int n, const std::string& reason, const std::string& sign) {
   if (lost(n) || state_.evicting.contains(name(n)) || stage_ == Stage::over) return;
-  if (attempt_.slot_of(n) < 0 || !state_.attempt_live()) return record(events::NodeEvicted{name(n), reason});
-  record(events::EvictionOrdered{name(n), reason, attempt()});
+  if (attempt_.slot_of(n) < 0 || !state_.attempt_live())
+    return record(events::NodeEvicted{name(n), reason, sign});
+  record(events::EvictionOrdered{name(n), reason, attempt(), sign});
   if (stopping() || failures_.pending()) return;  // the next attempt does without the node anyway
   // Ranks that have no state yet have nothing to save, where that is known.
   const bool empty = attempt_.reports() && !state_.attempts.back().restored;
@@ -299,7 +307,7 @@ control::OrderTaken Supervisor::order(const control::Order& what) {
       actions_.push_back(PauseRanks{false});
       break;
     case Deed::evict:
-      evict(roster_.node_called(what.node), by);
+      evict(roster_.node_called(what.node), by, "");
       break;
   }
   return {what.id, answer.taken, std::move(answer.says)};

@@ -182,6 +182,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         at_least(0));
   t.add("supervise.max_node_failures", &C::supervise, &Supervise::max_node_failures,
         "failures of a node after which it is not used again", at_least(1));
+  t.add("supervise.max_evictions", &C::supervise, &Supervise::max_evictions,
+        "nodes that one sign of broken hardware may evict in a job; 0: half of the spares", at_least(0));
   t.add("supervise.min_nodes", &C::supervise, &Supervise::min_nodes,
         "active nodes to which the run may shrink; 0: it never does", at_least(0));
   t.add("supervise.when_short", &C::supervise, &Supervise::when_short,

@@ -116,6 +116,7 @@ struct Supervise {
   int assumed_progress_s =
       10;  ///< an attempt whose program says nothing of its progress counts as a step forward after so long
   int max_node_failures = 2;  ///< a node that failed so often is not used again in this job
+  int max_evictions = 0;      ///< nodes that signs of one kind may evict in this job; 0: half of its spares
   int min_nodes = 0;  ///< active nodes that the run may shrink to when spares run out; 0: it never shrinks
   WhenShort when_short = WhenShort::automatic;  ///< spares have run out
   int check_spares_s = 60;                      ///< seconds between checks of idle spares; 0: none

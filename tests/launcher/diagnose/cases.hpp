@@ -25,6 +25,7 @@ struct Labelled {
   std::vector<RankEnd> ends;
   std::vector<SeenSign> signs;
   Truth truth;
+  std::vector<PastXid> past = {};
 };
 
 inline RankEnd end(int rank, int status, double at, std::string why = "") {

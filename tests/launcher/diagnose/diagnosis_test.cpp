@@ -21,7 +21,7 @@ using testing::Not;
 TEST(Diagnosis, LabelledCases) {
   for (const Labelled& c : test::labelled_cases()) {
     SCOPED_TRACE(c.name);
-    const Diagnosis d = diagnose(c.ends, c.signs);
+    const Diagnosis d = diagnose(c.ends, c.signs, {}, c.past);
     EXPECT_EQ(d.cause, c.truth.cause) << d.says;
     EXPECT_EQ(d.node, c.truth.node) << d.says;
     if (c.truth.rank >= 0) {
@@ -58,12 +58,12 @@ struct Score {
 
 TEST(DiagnosisOfRandomCases, Figures) {
   Score table, random;
-  for (const Labelled& c : test::labelled_cases()) table.add(c, diagnose(c.ends, c.signs));
+  for (const Labelled& c : test::labelled_cases()) table.add(c, diagnose(c.ends, c.signs, {}, c.past));
   std::map<std::string, int> wrong;
   const auto cases = static_cast<unsigned>(env::get_integer("HOLDFAST_CASES").value_or(2000));
   for (unsigned seed = 1; seed <= cases; ++seed) {
     const Labelled c = test::random_case(seed);
-    const Diagnosis d = diagnose(c.ends, c.signs);
+    const Diagnosis d = diagnose(c.ends, c.signs, {}, c.past);
     random.add(c, d);
     if (d.node != c.truth.node || d.cause != c.truth.cause) ++wrong[c.name + " taken for " + d.kind];
   }
@@ -132,6 +132,21 @@ TEST(Diagnosis, KeepsTheGpuForTheLedger) {
   EXPECT_EQ(d.gpu, "GPU-5f1b0a77-1234-5678-9abc-def012345678");
   EXPECT_EQ(d.kind, "xid");
   EXPECT_THAT(d.advice, HasSubstr("reboot"));
+}
+
+TEST(Diagnosis, TellsWhichRankShowedAnXidWhereThatIsKnown) {
+  const auto rank_of = [](std::vector<RankEnd> ends, int named) {
+    return diagnose(ends, {sign(0, "xid", 10, "Xid 31", 31, named)}).xid_rank;
+  };
+  EXPECT_EQ(rank_of({end(1, 1, 10)}, -1), 1) << "the only one of its node that has failed";
+  EXPECT_EQ(rank_of({end(1, 1, 10), end(2, 1, 10, "connection reset by peer")}, -1), 1);
+  EXPECT_EQ(rank_of({end(1, 1, 10), end(2, 1, 10.1)}, -1), -1);
+  EXPECT_EQ(rank_of({end(1, 1, 10), end(2, 1, 10.1)}, 2), 2) << "the sign says so";
+}
+
+TEST(Diagnosis, SaysByWhatNodesAreEnded) {
+  const Diagnosis d = diagnose({end(1, 1, 10)}, {sign(0, "xid", 10, "GPU 3", 48), sign(2, "nic_failed", 10)});
+  EXPECT_THAT(d.ended_by, ElementsAre(testing::Pair(0, "Xid 48"), testing::Pair(2, "nic_failed")));
 }
 
 TEST(Diagnosis, UnknownKindsOfANewerAgentArePassedOver) {

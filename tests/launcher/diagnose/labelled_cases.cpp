@@ -36,8 +36,123 @@ Labelled one(std::string name, int culprit, int status, std::string why, std::ve
                    [](const RankEnd& a, const RankEnd& b) { return a.at < b.at; });
   return c;
 }
+/// The same after earlier attempts.
+Labelled after(Labelled c, std::vector<PastXid> past) {
+  c.past = std::move(past);
+  return c;
+}
 Truth by(int rank, std::string cause, Blame blame, bool ends_node = false) {
   return {node_of(rank), rank, std::move(cause), blame, ends_node};
+}
+
+/// Xid 74 by its registers.
+void nvlinks(std::vector<Labelled>& out) {
+  const auto xid74 = [](const char* registers) {
+    return std::string(
+               "NVRM: Xid (PCI:0000:9b:00): 74, pid='<unknown>', name=<unknown>, NVLink: fatal error "
+               "detected on link 3(") +
+           registers + ")";
+  };
+  const std::string aborted = "RuntimeError: CUDA error: unspecified launch failure";
+  const std::string mechanical = xid74("0x100, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0"),
+                    parity = xid74("0x10, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0"),
+                    corrected = xid74("0x0, 0x0, 0x0, 0x0, 0x100000, 0x0, 0x0"),
+                    secondary = xid74("0x0, 0x0, 0x0, 0x10000, 0x0, 0x0, 0x0");
+  out.push_back(one("NVLink: its connection is to be inspected", 11, 1, aborted,
+                    {sign(2, "xid", 9.7, mechanical, 74)}, {2, -1, "gpu", node, true}));
+  out.push_back(one("NVLink: a parity error", 11, 1, aborted, {sign(2, "xid", 9.7, parity, 74)},
+                    {2, -1, "gpu", node, false}));
+  out.push_back(one(
+      "NVLink: a parity error of the link for the third time", 11, 1, aborted,
+      {sign(2, "xid", -9000, parity, 74), sign(2, "xid", -700, parity, 74), sign(2, "xid", 9.7, parity, 74)},
+      {2, -1, "gpu", node, true}));
+  out.push_back(one("NVLink: the errors of the link were corrected", 11, 1, aborted,
+                    {sign(2, "xid", 9.7, corrected, 74)}, by(11, "rank failed", program)));
+  out.push_back(one("NVLink: a secondary error beside the GPU that is gone", 11, 1, aborted,
+                    {sign(2, "xid", 9.7, secondary, 74), sign(2, "xid", 9.6, xid79, 79)},
+                    {2, -1, "gpu", node, true}));
+  out.push_back(one("NVLink: an error without its registers, as NVML tells it", 11, 1, aborted,
+                    {sign(2, "xid", 9.7, "Xid 74 of GPU 3 (0000:9b:00, GPU-5f1b0a77-0001)", 74)},
+                    {2, -1, "gpu", node, false}));
+}
+
+/// Xids that programs cause: what earlier attempts and other Xids say.
+void programs_xids(std::vector<Labelled>& out) {
+  const auto page_fault = [] {
+    return one("", 5, 1, illegal, {sign(1, "xid", 9.9, xid31, 31)}, {1, -1, "gpu", program, false});
+  };
+  const auto named = [](std::string name, Labelled c) {
+    c.name = std::move(name);
+    return c;
+  };
+  const Truth by_gpu{1, -1, "gpu", node, true};
+  out.push_back(named("a page fault of the rank that had one in the attempt before",
+                      after(page_fault(), {{31, 1, 5, xid31}})));
+  out.push_back(named("a page fault of a rank that had one on another node",
+                      after(page_fault(), {{31, 1, 9, xid31}, {31, 3, 5, xid31}})));
+  out.push_back(named("a GPU that had shown it to a rank which has had it on another node, too",
+                      after(page_fault(), {{31, 1, 9, xid31}, {31, 3, 9, xid31}})));
+  out.push_back(
+      named("a page fault on the GPU that had another number", after(page_fault(), {{13, 1, 9, xid31}})));
+  out.push_back(named("it is not known which rank had it", after(page_fault(), {{31, 1, -1, xid31}})));
+  out.push_back(named("it is not known which GPU had it", after(page_fault(), {{31, 1, 9, "Xid 31"}})));
+  {
+    auto c = named("a GPU with a page fault for two ranks", after(page_fault(), {{31, 1, 9, xid31}}));
+    c.truth = by_gpu;
+    out.push_back(c);
+  }
+  {
+    auto c = named("two GPUs have it at once: a bug of all ranks", after(page_fault(), {{31, 1, 9, xid31}}));
+    c.signs.push_back(sign(3, "xid", 9.95, xid31, 31));
+    out.push_back(c);
+  }
+  {
+    auto c = named("two ranks of the node have failed, and none is named",
+                   after(page_fault(), {{31, 1, 9, xid31}}));
+    c.ends.push_back(end(6, 1, 10.01, illegal));
+    std::erase_if(c.ends, [](const RankEnd& e) { return e.rank == 6 && e.at != 10.01; });
+    out.push_back(c);
+  }
+  {
+    auto c = named("a page fault beside a row that was remapped", page_fault());
+    c.signs.push_back(sign(1, "xid", 9.5, "NVRM: Xid (PCI:0000:3b:00): 63, pid=1, Row Remapper", 63));
+    c.truth.blame = node;
+    out.push_back(c);
+    c = named("the same again on the same GPU", after(c, {{31, 1, 5, xid31}}));
+    c.truth = by_gpu;
+    out.push_back(c);
+  }
+  {
+    auto c = named("a row was remapped on another GPU", after(page_fault(), {{31, 1, 5, xid31}}));
+    c.signs.push_back(sign(1, "xid", 9.5, "NVRM: Xid (PCI:0000:5d:00): 63, pid=1, Row Remapper", 63));
+    out.push_back(c);
+  }
+  const auto unknown = [](int number) {
+    return one("", 5, 1, "RuntimeError: CUDA error: unknown error",
+               {sign(1, "xid", -200, "NVRM: Xid (PCI:0000:3b:00): " + std::to_string(number), number),
+                sign(1, "xid", 9.9, "NVRM: Xid (PCI:0000:3b:00): " + std::to_string(number), number)},
+               {1, -1, "gpu", node, false});
+  };
+  const std::string text999 = "NVRM: Xid (PCI:0000:3b:00): 999";
+  out.push_back(named("an Xid that is not in the table, again and again",
+                      after(unknown(999), {{999, 1, 5, text999}, {999, 1, 5, text999}})));
+  {
+    auto c = named("an Xid that is not in the table, of a rank that had it on another node",
+                   after(unknown(999), {{999, 0, 5, text999}}));
+    c.truth.blame = program;
+    out.push_back(c);
+  }
+  for (const int number : {45, 61, 106, 107, 108, 122, 123, 124, 157}) {
+    auto c = named("nothing follows from Xid " + std::to_string(number) + ", however often it comes",
+                   after(unknown(number), {{number, 1, 5, text999}, {number, 1, 9, text999}}));
+    c.truth = by(5, "rank failed", program);
+    out.push_back(c);
+  }
+  {
+    auto c = named("the key of confidential computing could not be changed", unknown(151));
+    c.truth.ends_node = true;
+    out.push_back(c);
+  }
 }
 
 void gpus(std::vector<Labelled>& out) {
@@ -78,6 +193,7 @@ void gpus(std::vector<Labelled>& out) {
       {sign(2, "xid", 9.7, "NVRM: Xid (PCI:0000:9b:00): 74, pid=88, NVLink: fatal error detected on link 3",
             74)},
       {2, -1, "gpu", node, true}));
+  nvlinks(out);
   out.push_back(one("NVSwitch beside victims' cleanups", 11, 1,
                     "RuntimeError: CUDA error: unspecified launch failure",
                     {sign(2, "nvlink_error", 9.7,
@@ -86,9 +202,10 @@ void gpus(std::vector<Labelled>& out) {
                     {2, -1, "gpu", node, true}));
   out.push_back(one("a program's own page fault", 5, 1, illegal, {sign(1, "xid", 9.9, xid31, 31)},
                     {1, -1, "gpu", program, false}));
-  out.push_back(one("the same number again on the same GPU", 5, 1, illegal,
+  out.push_back(one("the same number again on the same GPU, of the same rank", 5, 1, illegal,
                     {sign(1, "xid", -200, xid31, 31), sign(1, "xid", 9.9, xid31, 31)},
-                    {1, -1, "gpu", node, true}));
+                    {1, -1, "gpu", program, false}));
+  programs_xids(out);
   out.push_back(
       one("the same number on another GPU of the node", 5, 1, illegal,
           {sign(1, "xid", -200, "NVRM: Xid (PCI:0000:9b:00): 31, pid=1", 31), sign(1, "xid", 9.9, xid31, 31)},

@@ -1,12 +1,15 @@
 // The meaning of single observations: exit codes, patterns, Xids, kernel log lines, and the table of signs.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 #include <set>
 
 #include "launcher/diagnose/gpu_history.hpp"
 #include "launcher/diagnose/kernel_line.hpp"
+#include "launcher/diagnose/nvlink_fault.hpp"
 #include "launcher/diagnose/output_patterns.hpp"
 #include "launcher/diagnose/xid.hpp"
 
@@ -106,39 +109,169 @@ TEST(Words, AnyBytesAreSurvived) {
 
 struct Row {
   int number;
-  XidAction first, again;
+  XidAction action;
+  const char* nvidia;
 };
+/// Against the catalog's column "Immediate Action", of numbers that it lists for the H100.
 TEST(Xid, TheTable) {
   using enum XidAction;
-  const std::vector<Row> expected = {
-      {8, restart, substitute},      {13, restart, substitute},     {31, restart, substitute},
-      {32, restart, substitute},     {37, ignore, ignore},          {38, ignore, ignore},
-      {39, restart, substitute},     {40, restart, substitute},     {41, restart, substitute},
-      {43, ignore, ignore},          {44, ignore, ignore},          {45, ignore, ignore},
-      {46, substitute, substitute},  {48, substitute, substitute},  {54, substitute, substitute},
-      {62, substitute, substitute},  {63, ignore, ignore},          {64, substitute, substitute},
-      {66, ignore, ignore},          {67, ignore, ignore},          {68, restart, substitute},
-      {69, restart, substitute},     {71, restart, substitute},     {74, substitute, substitute},
-      {79, substitute, substitute},  {80, restart, substitute},     {92, watch, watch},
-      {93, ignore, ignore},          {94, restart, restart},        {95, substitute, substitute},
-      {109, substitute, substitute}, {110, substitute, substitute}, {119, substitute, substitute},
-      {120, substitute, substitute}, {121, ignore, ignore},         {126, restart, substitute},
-      {134, restart, substitute},    {136, substitute, substitute}, {137, ignore, ignore},
-      {140, substitute, substitute}, {141, ignore, ignore},         {143, substitute, substitute},
-      {144, watch, watch},           {150, watch, watch},           {151, watch, watch},
-      {154, ignore, ignore},         {155, substitute, substitute}, {156, substitute, substitute},
-      {158, substitute, substitute}, {159, watch, watch},           {162, watch, watch},
-      {165, watch, watch},           {171, substitute, substitute}, {172, substitute, substitute},
-      {1, restart, substitute},      {157, restart, substitute},    {999, restart, substitute}};
+  const std::vector<Row> expected = {{8, restart, "RESTART_APP"},
+                                     {11, restart, "RESTART_APP"},
+                                     {13, restart, "RESTART_APP"},
+                                     {31, restart, "RESTART_APP"},
+                                     {32, restart, "RESTART_APP"},
+                                     {37, ignore, "IGNORE"},
+                                     {38, ignore, "IGNORE"},
+                                     {39, restart, "RESTART_APP"},
+                                     {41, restart, "RESTART_APP"},
+                                     {43, ignore, "IGNORE"},
+                                     {44, ignore, "IGNORE"},
+                                     {45, ignore, "WORKFLOW_XID_45"},
+                                     {46, substitute, "RESET_GPU"},
+                                     {48, substitute, "WORKFLOW_XID_48"},
+                                     {54, substitute, "CHECK_MECHANICALS"},
+                                     {60, restart, "RESTART_APP"},
+                                     {61, watch, "CONTACT_SUPPORT"},
+                                     {62, substitute, "RESET_GPU"},
+                                     {63, ignore, "IGNORE"},
+                                     {64, substitute, "RESET_GPU"},
+                                     {66, ignore, "IGNORE"},
+                                     {67, ignore, "IGNORE"},
+                                     {68, restart, "RESTART_APP"},
+                                     {69, restart, "RESTART_APP"},
+                                     {70, restart, "RESTART_APP"},
+                                     {72, restart, "RESTART_APP"},
+                                     {74, restart, "WORKFLOW_NVLINK_ERR"},
+                                     {75, restart, "RESTART_APP"},
+                                     {77, restart, "RESTART_APP"},
+                                     {79, substitute, "RESTART_BM"},
+                                     {80, restart, "RESTART_APP"},
+                                     {82, restart, "RESTART_APP"},
+                                     {89, restart, "RESTART_APP"},
+                                     {92, watch, "IGNORE"},
+                                     {94, restart, "RESTART_APP"},
+                                     {95, substitute, "RESET_GPU"},
+                                     {96, restart, "RESTART_APP"},
+                                     {105, restart, "RESTART_APP"},
+                                     {106, ignore, "IGNORE"},
+                                     {107, ignore, "IGNORE"},
+                                     {108, ignore, "IGNORE"},
+                                     {109, substitute, "RESET_GPU"},
+                                     {110, substitute, "RESET_GPU"},
+                                     {119, substitute, "RESET_GPU"},
+                                     {120, substitute, "RESET_GPU"},
+                                     {122, watch, "CONTACT_SUPPORT"},
+                                     {123, watch, "CONTACT_SUPPORT"},
+                                     {124, watch, "CONTACT_SUPPORT"},
+                                     {136, substitute, "RESET_GPU"},
+                                     {137, ignore, "IGNORE"},
+                                     {140, substitute, "RESET_GPU"},
+                                     {141, ignore, "IGNORE"},
+                                     {143, substitute, "RESET_GPU"},
+                                     {151, substitute, "RESTART_VM"},
+                                     {154, ignore, "XID_154"},
+                                     {156, substitute, "RESET_GPU"},
+                                     {157, ignore, "IGNORE"},
+                                     {158, substitute, "RESET_GPU"},
+                                     {171, watch, "none"},
+                                     {172, watch, "none"}};
   for (const Row& row : expected) {
-    EXPECT_EQ(action_of_xid(row.number, false), row.first) << row.number;
-    EXPECT_EQ(action_of_xid(row.number, true), row.again) << row.number;
+    ASSERT_NE(row_of_xid(row.number), nullptr) << row.number;
+    EXPECT_EQ(action_of_xid(row.number), row.action) << row.number;
+    EXPECT_STREQ(row_of_xid(row.number)->nvidia, row.nvidia) << row.number;
   }
-  EXPECT_EQ(row_of_xid(157), nullptr);
-  for (int number = 0; number < 300; ++number)
-    if (const XidRow* row = row_of_xid(number)) {
-      EXPECT_TRUE(row->first <= number && number <= row->last && *row->meaning);
+  for (const int unknown : {1, 90, 999}) {
+    EXPECT_EQ(row_of_xid(unknown), nullptr);
+    EXPECT_EQ(action_of_xid(unknown), restart);
+  }
+}
+
+/// Only what NVIDIA answers with a reset, a restart of the machine or an inspection takes a node out.
+TEST(Xid, EachRowDoesWhatNvidiasActionSays) {
+  using enum XidAction;
+  const std::map<std::string, XidAction> expected = {{"IGNORE", ignore},
+                                                     {"XID_154", ignore},
+                                                     {"WORKFLOW_XID_45", ignore},
+                                                     {"CHECK_UVM", watch},
+                                                     {"CONTACT_SUPPORT", watch},
+                                                     {"UPDATE_SWFW", watch},
+                                                     {"none", watch},
+                                                     {"WORKFLOW_NVLINK5_ERR", watch},
+                                                     {"RESTART_APP", restart},
+                                                     {"WORKFLOW_NVLINK_ERR", restart},
+                                                     {"RESET_GPU", substitute},
+                                                     {"RESTART_BM", substitute},
+                                                     {"RESTART_VM", substitute},
+                                                     {"CHECK_MECHANICALS", substitute},
+                                                     {"WORKFLOW_XID_48", substitute}};
+  for (const XidRow& row : xid_table()) {
+    EXPECT_TRUE(row.first <= row.last && *row.meaning) << row.first;
+    const auto action = expected.find(row.nvidia);
+    ASSERT_NE(action, expected.end()) << row.nvidia;
+    const bool single_bit_errors = row.first == 92;  // nothing to do, but worth a look
+    EXPECT_EQ(row.action, single_bit_errors ? watch : action->second) << row.first;
+    EXPECT_EQ(row_of_xid(row.first), &row) << row.first << " is in two rows";
+    if (row.of_program) {
+      EXPECT_EQ(row.action, restart);
     }
+  }
+}
+
+std::string nvlink(const std::string& registers, int link = 14) {
+  return fmt::format(
+      "NVRM: Xid (PCI:0003:00:00): 74, pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link "
+      "{}({})",
+      link, registers);
+}
+
+TEST(NvlinkFault, IsReadFromTheTextOfAnXid74) {
+  const auto fault = nvlink_fault_in(nvlink("0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0xffffffff"));
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->link, 14);
+  EXPECT_THAT(fault->registers, ElementsAre(0, 0, 0x10000, 0, 0, 0, 0xffffffff));
+  EXPECT_TRUE(nvlink_fault_in(nvlink("0x1,0x0,0x0,0x0,0x0,0x0,0x0")));
+  for (const char* registers :
+       {"", "0x0", "0x0, 0x0, 0x0, 0x0, 0x0, 0x0", "0x0, 0x0, x, 0x0, 0x0, 0x0, 0x0",
+        "0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0", "0x100000000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0"})
+    EXPECT_FALSE(nvlink_fault_in(nvlink(registers))) << registers;
+  EXPECT_FALSE(nvlink_fault_in("Xid 74 of GPU 3 (0000:3b:00, GPU-5f1b0a77-0001)"));
+  EXPECT_FALSE(nvlink_fault_in("fatal error detected on link 3"));
+}
+
+/// NVIDIA's workflow, bit by bit: the number of the register, from 1, and its bit.
+TEST(NvlinkFault, EachBitOfNvidiasWorkflow) {
+  using enum XidAction;
+  const auto action = [](int reg, int bit, int seen = 1, bool others = false) {
+    NvlinkFault fault{3, {}};
+    fault.registers[static_cast<std::size_t>(reg - 1)] = 1u << bit;
+    return verdict_of(fault, seen, others).action;
+  };
+  const auto all = [&](int reg, std::vector<int> bits, XidAction expected, int seen = 1,
+                       bool others = false) {
+    for (const int bit : bits) EXPECT_EQ(action(reg, bit, seen, others), expected) << reg << ": " << bit;
+  };
+  const std::vector<int> parity_1 = {4, 5}, parity_3 = {0, 1, 2, 6},
+                         parity_5 = {18, 19, 21, 22, 24, 25, 27, 28};
+  all(1, {0, 23, 30}, ignore, 9);
+  all(1, {1, 20}, restart, 9);
+  all(1, {1, 20}, ignore, 1, true);
+  all(1, {8, 9, 12, 16, 17, 24, 28}, substitute);
+  all(1, {21, 22}, substitute);
+  all(1, {21, 22}, ignore, 1, true);
+  all(1, {27, 29}, restart, 9);
+  all(3, {13, 17, 18}, restart, 9);
+  all(3, {16, 19}, restart), all(3, {16, 19}, substitute, 2);
+  all(4, {16, 17}, restart, 9), all(4, {16, 17}, ignore, 1, true);
+  all(4, {18}, substitute);
+  all(5, {20, 23, 26, 29}, ignore, 9);
+  for (const auto& [reg, bits] : {std::pair(1, parity_1), {3, parity_3}, {5, parity_5}})
+    all(reg, bits, restart, 2), all(reg, bits, substitute, 3);
+  all(1, {31, 2, 3}, restart, 9), all(5, {0, 31}, restart, 9);
+  EXPECT_EQ(verdict_of({3, {}}, 1, false).action, restart) << "no bit at all";
+  EXPECT_EQ(verdict_of({3, {1u << 20 | 1u << 8, 0, 0, 0, 1u << 20}}, 1, false).action, substitute)
+      << "the worst counts";
+  EXPECT_EQ(verdict_of({3, {0, 0xffffffff, 0, 0, 1u << 20, 0xffffffff, 0xffffffff}}, 1, false).action, ignore)
+      << "the other registers are not valid";
 }
 
 TEST(Xid, TheDriversRecoveryAction) {

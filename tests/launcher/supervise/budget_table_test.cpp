@@ -42,6 +42,8 @@ TEST(Budgets, EachFailureHasItsKindOfCause) {
       {ended_by(EndedBy::rank_exited, blamed(Blame::shared)), infrastructure},
       {ended_by(EndedBy::rank_exited, blamed(Blame::node)), infrastructure},  // what the node lacks
       {ended_by(EndedBy::rank_exited, [](Failure& f) { f.blame = Blame::node, f.ends_node = true; }), node},
+      {ended_by(EndedBy::rank_exited, [](Failure& f) { f.blame = Blame::node, f.evictions_spent = true; }),
+       program},
       {ended_by(EndedBy::rank_exited, [](Failure& f) { f.lost_peers = true; }), infrastructure},
       {ended_by(EndedBy::rank_exited, [](Failure& f) { f.status = 75; }), infrastructure},
       {ended_by(EndedBy::rank_hung, in(control::Phase::collective)), program},
@@ -68,6 +70,7 @@ TEST(Budgets, EachIsUsedUpAtItsLimitAndEndsTheRunAsItSays) {
   limits.max_without_checkpoint = 4;
   limits.max_restarts = 5;
   limits.max_node_failures = 2;
+  limits.max_evictions = 2;
   limits.infrastructure_s = 600;
   struct Spent {
     const char* limit;
@@ -85,6 +88,11 @@ TEST(Budgets, EachIsUsedUpAtItsLimitAndEndsTheRunAsItSays) {
        "5 attempts have failed since the newest checkpoint"},
       {"max_node_failures", [](RunState& s) { s.failures["n1"] = 1; },
        [](RunState& s) { s.failures["n1"] = 2; }, 0, ""},
+      {"max_evictions", [](RunState& s) { s.evictions["Xid 48"] = {"n0"}, s.evictions["Xid 79"] = {"n2"}; },
+       [](RunState& s) {
+         s.evictions["Xid 48"] = {"n0", "n2"};
+       },
+       0, ""},
       {"infrastructure_s", [](RunState& s) { s.setbacks = 1000, s.setback_s = 599; },
        [](RunState& s) { s.setbacks = 1, s.setback_s = 600; }, 75, "the infrastructure ended 1 attempts"},
       {"", nullptr, nullptr, 0, ""},
@@ -136,6 +144,25 @@ TEST(Budgets, TheManualShowsTheTable) {
                 HasSubstr(fmt::format("| {} | {} | {} | {} | {} |\n", name_of(row.kind), name_of(row.budget),
                                       limit, row.spent_by, row.exhausted)));
   }
+}
+
+/// What shows on one healthy node after the other must not evict them all.
+TEST(Budgets, ASignEvictsNoMoreThanHalfOfTheSparesOrAsSet) {
+  const auto roster_with = [](int spares) { return test::roster_of({.slots = 4, .spares = spares}); };
+  config::Supervise limits;
+  EXPECT_EQ(max_evictions(roster_with(0), limits), 1);
+  EXPECT_EQ(max_evictions(roster_with(1), limits), 1);
+  EXPECT_EQ(max_evictions(roster_with(3), limits), 2);
+  EXPECT_EQ(max_evictions(roster_with(16), limits), 8);
+  limits.max_evictions = 2;
+  EXPECT_EQ(max_evictions(roster_with(16), limits), 2);
+  RunState state;
+  state.evictions = {{"Xid 48", {"n0"}}, {"Xid 79", {"n0", "n1"}}};
+  EXPECT_FALSE(evictions_spent("Xid 48", "n2", state, limits));
+  EXPECT_TRUE(evictions_spent("Xid 79", "n2", state, limits));
+  EXPECT_FALSE(evictions_spent("Xid 79", "n1", state, limits)) << "it was one of them";
+  EXPECT_FALSE(evictions_spent("link_down", "n2", state, limits));
+  EXPECT_THAT(why_kept("Xid 79", state), HasSubstr("Xid 79 has evicted n0, n1 already"));
 }
 
 TEST(Budgets, WaitsGrowToAMinute) {

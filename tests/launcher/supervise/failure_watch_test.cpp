@@ -67,7 +67,8 @@ TEST(FailureWatch, NewSignsOfBrokenHardwareEndANodeBeforeItsRanksEnd) {
   EXPECT_TRUE(watch.take_signs(1, xid(60000), 100));
   EXPECT_FALSE(watch.take_signs(1, xid(60001), 100)) << "an agent repeats what is old";
   ASSERT_TRUE(watch.ends_node(1));
-  EXPECT_THAT(*watch.ends_node(1), HasSubstr("n1"));
+  EXPECT_THAT(watch.ends_node(1)->why, HasSubstr("n1"));
+  EXPECT_EQ(watch.ends_node(1)->sign, "Xid 79");
   EXPECT_FALSE(watch.ends_node(0));
   watch.take_signs(0, {{{"link_down", -1, 0, 0, "mlx5_0"}}}, 100);
   EXPECT_FALSE(watch.ends_node(0)) << "a link may come back";
@@ -79,8 +80,21 @@ TEST(FailureWatch, TheLastSignsAreToldAndOldOnesForgotten) {
   watch.take_signs(0, xid(0), 110);
   EXPECT_EQ(watch.last_signs(1, 106).size(), 5u);
   EXPECT_EQ(watch.last_signs(1, 108).front(), "2.0 s before: xid 6");
-  watch.take_signs(0, xid(0), 705);
-  EXPECT_THAT(watch.last_signs(1, 706), ElementsAre("600.0 s before: xid 6", "601.0 s before: xid 5"));
+  EXPECT_THAT(watch.last_signs(1, 705), ElementsAre("599.0 s before: xid 6", "600.0 s before: xid 5"));
+}
+
+TEST(FailureWatch, AnNvlinkThatFailsForTheThirdTimeInTheJobEndsItsNode) {
+  FailureWatch watch({"n0", "n1"});
+  const control::NodeSigns parity{
+      {{"xid", -1, 74, 0,
+        "NVRM: Xid (PCI:0000:9b:00): 74, NVLink: fatal error detected on link 3(0x10, 0x0, 0x0, "
+        "0x0, 0x0, 0x0, 0x0)"}}};
+  for (const double at : {100.0, 10000.0}) {
+    watch.take_signs(1, parity, at);
+    EXPECT_FALSE(watch.ends_node(1));
+  }
+  watch.take_signs(1, parity, 90000);
+  EXPECT_TRUE(watch.ends_node(1)) << "hours lie in between";
 }
 
 }  // namespace

@@ -1,0 +1,145 @@
+// Signs of broken hardware, and how many nodes they may take: a bug of the program must not look like bad
+// hardware, and no cause may use up all spares.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/launcher/fake_cluster.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using test::FakeCluster;
+using test::over;
+using test::placement_of;
+using test::Shape;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// The node that has a rank, with 2 ranks a node.
+int node_of_rank(FakeCluster& c, int rank) { return c.leader->placement()[rank / 2]; }
+
+/// The rank ends with 1, just after its GPU has shown an Xid.
+void fail_by_xid(FakeCluster& c, int rank, int xid, const std::string& text) {
+  const int n = node_of_rank(c, rank);
+  c.tell(n, [n, xid, text](Supervisor& s) { s.node_signs(n, {{{"xid", -1, xid, 0, text}}}); });
+  c.end_rank(rank, 1);
+}
+const std::string page_fault = "NVRM: Xid (PCI:0000:3b:00): 31, pid=7, MMU Fault",
+                  double_bit = "NVRM: Xid (PCI:0000:3b:00): 48, pid=7, double bit error";
+
+TEST(Signs, ABugOfTheProgramThatLooksLikeAFaultOfItsGpuCostsNoNode) {
+  FakeCluster c({.slots = 3, .spares = 3});
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    ASSERT_TRUE(c.until([&] { return c.leader->attempt() == attempt && c.stage() == Stage::running; }, 10));
+    fail_by_xid(c, 0, 31, page_fault);
+  }
+  ASSERT_TRUE(over(c, 60)) << c.leader->attempt();
+  EXPECT_EQ(c.exit_code, 93);
+  EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("3 attempts in a row ended at step"));
+  EXPECT_THAT(c.all("node_evicted"), IsEmpty());
+  EXPECT_THAT(c.all("node_suspected"), IsEmpty());
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
+  EXPECT_EQ(c.last("attempt_ended")["kind"], "program");
+  EXPECT_EQ(c.last("attempt_ended")["xid"], 31);
+  EXPECT_EQ(c.last("attempt_ended")["xid_rank"], 0);
+}
+
+/// Steps and leaders come in between, and the ranks of two nodes have it by turns.
+TEST(Signs, ABugOfTheProgramThatComesAgainForHoursCostsNoNode) {
+  FakeCluster c({.slots = 3, .spares = 3});
+  for (int attempt = 1; attempt <= 8; ++attempt) {
+    ASSERT_TRUE(c.training(attempt));
+    c.run(attempt == 4 ? 4000 : 3);
+    fail_by_xid(c, attempt % 2 == 0 ? 0 : 2, 31, page_fault);
+    c.run(0.5);
+    if (attempt % 3 == 0) c.new_leader(attempt / 3);
+  }
+  EXPECT_THAT(c.all("node_evicted"), IsEmpty());
+  EXPECT_THAT(c.all("node_suspected"), IsEmpty());
+  for (const auto& ended : c.all("attempt_ended")) EXPECT_EQ(ended["kind"], "program");
+}
+
+TEST(Signs, AGpuThatFailsTheRanksOfTwoSlotsLeavesAlsoUnderTheNextLeader) {
+  FakeCluster c({.slots = 3, .spares = 3});
+  ASSERT_TRUE(c.training(1));
+  fail_by_xid(c, 0, 31, page_fault);
+  ASSERT_TRUE(c.training(2));
+  c.new_leader(5);
+  c.run(3);
+  fail_by_xid(c, 1, 31, page_fault);
+  ASSERT_TRUE(c.training(3));
+  EXPECT_EQ(c.last("node_evicted")["node"], "n0");
+  EXPECT_EQ(c.last("node_evicted")["sign"], "Xid 31");
+  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]), HasSubstr("to ranks 1 and 0"));
+  // The same rank on its next node: it is the program after all.
+  fail_by_xid(c, 1, 31, page_fault);
+  ASSERT_TRUE(c.training(4));
+  EXPECT_EQ(c.last("attempt_ended")["kind"], "program");
+  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]),
+              HasSubstr("which rank 1 has had on n0, too"));
+  EXPECT_EQ(c.all("node_evicted").size(), 1u);
+}
+
+/// Broken hardware by NVIDIA's word, on one node after the other, before any step.
+TEST(Signs, WhatShowsOnEveryNodeEvictsHalfOfTheSparesAndThenEndsAsTheProgramsFault) {
+  for (const bool leaders_change : {false, true}) {
+    FakeCluster c({.slots = 3, .spares = 4});
+    int attempt = 1;
+    for (; attempt < 20 && !c.exit_code; ++attempt) {
+      if (!c.until(
+              [&] { return c.exit_code || (c.leader->attempt() == attempt && c.stage() == Stage::running); },
+              200))
+        break;
+      if (c.exit_code) break;
+      fail_by_xid(c, 0, 48, double_bit);
+      c.run(0.5);
+      if (leaders_change && !c.exit_code) c.new_leader(6);
+    }
+    EXPECT_EQ(c.exit_code, 93) << attempt;
+    EXPECT_EQ(c.all("node_evicted").size(), 2u);
+    EXPECT_THAT(std::string(c.result()["why"]),
+                HasSubstr("Xid 48 has evicted n0, n4 already (supervise.max_evictions)"));
+    EXPECT_FALSE(c.all("node_suspected").empty()) << "spares that are left take the slot meanwhile";
+  }
+}
+
+TEST(Signs, OneThatHasEvictedEnoughLeavesTheNextNodeInTraining) {
+  Shape setup{.slots = 3, .spares = 4};
+  setup.limits.max_evictions = 1;
+  FakeCluster c(setup);
+  ASSERT_TRUE(c.training(1));
+  const auto failing = [&](int n, const char* kind) {
+    c.tell(n, [n, kind](Supervisor& s) { s.node_signs(n, {{{kind, -1, 0, 0, "GPU 3"}}}); });
+  };
+  failing(0, "row_remap_failure");
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.last("eviction_ordered")["sign"], "row_remap_failure");
+  c.new_leader(5);
+  c.run(3);
+  failing(1, "row_remap_failure");
+  c.run(3);
+  EXPECT_EQ(c.leader->attempt(), 2) << "training goes on";
+  EXPECT_EQ(c.last("node_suspected")["node"], "n1");
+  EXPECT_THAT(std::string(c.last("node_suspected")["evidence"]),
+              HasSubstr("its node is kept: row_remap_failure has evicted n0 already"));
+  failing(2, "gpu_lost");
+  ASSERT_TRUE(c.training(3)) << "another sign has a budget of its own";
+  EXPECT_EQ(c.last("eviction_ordered")["sign"], "gpu_lost");
+}
+
+TEST(Signs, AnOrderSpendsNothing) {
+  Shape setup{.slots = 3, .spares = 4};
+  setup.limits.max_evictions = 1;
+  FakeCluster c(setup);
+  ASSERT_TRUE(c.training(1));
+  for (int attempt = 2; attempt <= 3; ++attempt) {
+    c.leader->order(
+        {std::to_string(attempt), control::Order::Verb::evict, attempt == 2 ? "n0" : "n1", "me@here"});
+    ASSERT_TRUE(c.training(attempt));
+  }
+  EXPECT_THAT(c.leader->state().evictions, IsEmpty());
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
