@@ -13,7 +13,6 @@ namespace holdfast::launcher {
 namespace {
 
 using Fitness = control::NodeHealth::Fitness;
-constexpr std::int64_t max_uncorrected_ever = 4;
 constexpr std::int64_t left_over_bytes = std::int64_t{2}
                                          << 30;  // a driver keeps less than 1 GiB of an idle GPU
 
@@ -43,13 +42,15 @@ class Tally {
 };
 
 void check_ecc(const std::vector<GpuState>& gpus, std::vector<Finding>& out) {
-  Tally tally("gpu.ecc", "Reset the GPU; replace it when errors come back");
+  Tally tally(
+      "gpu.ecc",
+      "SRAM threshold: run NVIDIA's field diagnostics and have it replaced (CONTACT_SUPPORT). Else reset "
+      "the GPU after the job (RESET_GPU)");
   for (const auto& gpu : gpus) {
-    if (gpu.ecc || gpu.uncorrected) tally.checked();
+    if (gpu.ecc || gpu.uncorrected || gpu.sram_exceeded) tally.checked();
     if (gpu.ecc == false) tally.add(Fitness::warning, gpu.index, "has ECC switched off");
-    if (gpu.uncorrected_ever.value_or(0) > max_uncorrected_ever)
-      tally.add(Fitness::critical, gpu.index,
-                fmt::format("had {} uncorrected memory errors in its life", *gpu.uncorrected_ever));
+    if (gpu.sram_exceeded == true)
+      tally.add(Fitness::critical, gpu.index, "has exceeded the threshold of uncorrected SRAM errors");
     else if (gpu.uncorrected.value_or(0) > 0)
       tally.add(Fitness::warning, gpu.index,
                 fmt::format("had {} uncorrected memory errors", *gpu.uncorrected));
@@ -58,7 +59,8 @@ void check_ecc(const std::vector<GpuState>& gpus, std::vector<Finding>& out) {
 }
 
 void check_remap(const std::vector<GpuState>& gpus, std::vector<Finding>& out) {
-  Tally tally("gpu.remap", "Pending: reset the GPU after the job. Failed: replace it");
+  Tally tally("gpu.remap",
+              "Pending: reset the GPU after the job (RESET_GPU). Failed: have it replaced (CONTACT_SUPPORT)");
   for (const auto& gpu : gpus) {
     if (!gpu.remap) continue;
     tally.checked();

@@ -9,9 +9,10 @@ namespace holdfast::launcher {
 /// NVIDIA GPUs on the PCI bus, whether or not their driver sees them.
 int gpus_on_bus(const Roots& roots);
 
-/// Pure. Limits: a GPU is reset for pending row remaps and replaced for failed ones; after more than 4
-/// uncorrected errors in its life it should be replaced (NVIDIA's GPU debug guidelines). Values that a driver
-/// does not report are not checked.
+/// Pure. NVIDIA replaces a GPU whose remap of a row has failed or whose SRAM errors have exceeded the
+/// driver's threshold (GPU Memory Error Management; GPU Debug Guidelines), however many errors it had in its
+/// life; a pending remap only needs a reset when the GPU is idle. Values that a driver does not report are
+/// not checked.
 std::vector<Finding> gpu_findings(const NvmlFacts& facts, int on_bus, const Expected& expected);
 
 std::vector<Finding> check_gpus(const Roots& roots, const Expected& expected);

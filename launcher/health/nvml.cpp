@@ -8,7 +8,7 @@ namespace {
 void read_memory(const nvml::Library& library, nvml::Gpu device, GpuState& gpu) {
   gpu.ecc = library.ecc(device);
   gpu.uncorrected = library.errors(device, nvml::Error::uncorrected, nvml::Span::since_load);
-  gpu.uncorrected_ever = library.errors(device, nvml::Error::uncorrected, nvml::Span::of_its_life);
+  if (const auto sram = library.sram_errors(device)) gpu.sram_exceeded = sram->threshold_exceeded != 0;
   if (const auto rows = library.remap(device))
     gpu.remap = GpuState::Remap{static_cast<int>(rows->corrected), static_cast<int>(rows->uncorrected),
                                 rows->pending != 0, rows->failed != 0};

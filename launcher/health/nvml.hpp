@@ -15,8 +15,8 @@ struct GpuState {
   std::string lost;  ///< the library's error when the GPU cannot be reached; the rest is then absent
 
   std::optional<bool> ecc, mig;
-  std::optional<std::int64_t> uncorrected,
-      uncorrected_ever;  ///< memory errors: since the driver was loaded; of its life
+  std::optional<std::int64_t> uncorrected;  ///< memory errors since the driver was loaded
+  std::optional<bool> sram_exceeded;        ///< too many errors in its SRAM, by NVIDIA's threshold
   struct Remap {
     int corrected = 0, uncorrected = 0;  ///< rows
     bool pending = false, failed = false;

@@ -99,6 +99,12 @@ std::optional<Remap> Library::remap(Gpu gpu) const {
   return told<Remap>(result, rows);
 }
 
+std::optional<SramErrors> Library::sram_errors(Gpu gpu) const {
+  SramErrors errors;
+  errors.version = sizeof errors | 1U << 24;
+  return told<SramErrors>(call("nvmlDeviceGetSramEccErrorStatus", gpu, &errors), errors);
+}
+
 std::optional<std::uint64_t> Library::slowdowns(Gpu gpu, Result* result) const {
   unsigned long long bits = 0;
   Result told_by = call("nvmlDeviceGetCurrentClocksEventReasons", gpu, &bits);

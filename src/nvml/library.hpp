@@ -36,6 +36,14 @@ struct Remap {
   unsigned corrected = 0, uncorrected = 0;  ///< rows
   unsigned pending = 0, failed = 0;
 };
+/// nvmlEccSramErrorStatus_v1_t
+struct SramErrors {
+  unsigned version = 0;
+  unsigned long long parity_ever = 0, uncorrected_ever = 0, corrected_ever = 0;
+  unsigned long long parity = 0, uncorrected = 0, corrected = 0;  ///< since the driver was loaded
+  unsigned long long l2_ever = 0, sm_ever = 0, pcie_ever = 0, micro_controller_ever = 0, other_ever = 0;
+  unsigned threshold_exceeded = 0;  ///< NVIDIA's field diagnostics would fail
+};
 struct Fabric {
   unsigned char cluster[16] = {};
   Result status = success;
@@ -97,6 +105,8 @@ class Library {
   std::optional<Memory> memory(Gpu gpu) const;
   std::optional<std::int64_t> errors(Gpu gpu, Error kind, Span span) const;
   std::optional<Remap> remap(Gpu gpu) const;
+  /// Some drivers tell it to root alone.
+  std::optional<SramErrors> sram_errors(Gpu gpu) const;
   std::optional<bool> ecc(Gpu gpu) const { return mode("nvmlDeviceGetEccMode", gpu); }
   std::optional<bool> mig(Gpu gpu) const { return mode("nvmlDeviceGetMigMode", gpu); }
   std::optional<std::uint64_t> slowdowns(Gpu gpu, Result* result = nullptr) const;

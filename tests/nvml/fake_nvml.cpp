@@ -82,6 +82,11 @@ EXPORTED Result nvmlDeviceGetRemappedRows(Gpu gpu, unsigned* corrected, unsigned
   *corrected = *uncorrected = *failed = 0;
   return tell(pending, of(gpu, "REMAP_PENDING", 0));
 }
+EXPORTED Result nvmlDeviceGetSramEccErrorStatus(Gpu gpu, SramErrors* errors) {
+  if (errors->version != 0x1000068) return 25;  // another size
+  errors->threshold_exceeded = of(gpu, "SRAM_EXCEEDED", 0);
+  return success;
+}
 EXPORTED Result nvmlDeviceGetClockInfo(Gpu, unsigned what, unsigned* mhz) {
   return what == 1 ? tell(mhz, 1755) : not_supported;
 }

@@ -44,6 +44,10 @@ TEST(NvmlLibrary, tells_what_it_has_functions_for) {
   EXPECT_STREQ(library.pci(*second)->id, "00000000:9A:00.0");
   EXPECT_EQ(library.sm_clock_mhz(*first), 1755);
   EXPECT_EQ(library.link_bytes(*second), 0);
+  EXPECT_EQ(library.sram_errors(*first)->threshold_exceeded, 0u);
+  const FakeVariable sram("SRAM_EXCEEDED", "1");
+  EXPECT_EQ(library.sram_errors(*first)->threshold_exceeded, 1u);
+  EXPECT_EQ(library.sram_errors(*second)->threshold_exceeded, 0u);
   const FakeVariable sent("LINK_KIB", "3");
   EXPECT_EQ(library.link_bytes(*first), 2 * 3 * 1024) << "sent and received";
   EXPECT_FALSE(library.power_limit_mw(*first)) << "this library has no such function";

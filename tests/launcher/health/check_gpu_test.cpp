@@ -89,7 +89,7 @@ TEST(GpuFindings, weigh_what_the_fake_library_does_not_have) {
   good.remap = GpuState::Remap{};
   GpuState bad = good;
   bad.index = 1;
-  bad.uncorrected_ever = 5;
+  bad.sram_exceeded = true;
   bad.remap->failed = true;
   bad.compute_mode = 2;
   bad.fabric = 2;
@@ -101,7 +101,8 @@ TEST(GpuFindings, weigh_what_the_fake_library_does_not_have) {
   bad.power_default_mw = 700000;
   facts.gpus = {good, bad};
   const auto findings = gpu_findings(facts, 2, {});
-  EXPECT_EQ(found(findings, "gpu.ecc").fitness, Fitness::critical) << "more than 4 in its life";
+  EXPECT_EQ(found(findings, "gpu.ecc").fitness, Fitness::critical);
+  EXPECT_EQ(found(findings, "gpu.ecc").says, "GPU 1 has exceeded the threshold of uncorrected SRAM errors");
   EXPECT_EQ(found(findings, "gpu.remap").fitness, Fitness::critical);
   EXPECT_EQ(found(findings, "gpu.nvlink").says, "GPU 1 is not registered with the NVSwitch fabric");
   EXPECT_EQ(found(findings, "gpu.free").says,
