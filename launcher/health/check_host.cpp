@@ -1,5 +1,6 @@
 #include "launcher/health/check_host.hpp"
 #include "src/base/files.hpp"
+#include "src/base/kernel_log.hpp"
 #include "src/base/text.hpp"
 #include "src/base/units.hpp"
 
@@ -250,6 +251,12 @@ std::vector<Finding> check_kernel(const Roots& roots) {
                        (mode == "never" ? " (the optimizer on the CPU is slower without them)" : ""),
                    ""});
   }
+  const KernelLogFile log = open_kernel_log(roots.kernel_log);
+  if (log.file)
+    out.push_back({"kernel.log", Fitness::ok, "the kernel's log can be read", ""});
+  else
+    out.push_back({"kernel.log", Fitness::warning, fmt::format("{}: {}", log.why, unseen_without_kernel_log),
+                   log.advice});
   return out;
 }
 

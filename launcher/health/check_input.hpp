@@ -15,7 +15,7 @@
 namespace holdfast::launcher {
 
 struct Roots {
-  std::filesystem::path sys = "/sys", proc = "/proc", shm = "/dev/shm";
+  std::filesystem::path sys = "/sys", proc = "/proc", shm = "/dev/shm", kernel_log = "/dev/kmsg";
   std::string nvml = holdfast::nvml::default_library;  ///< library or path, for dlopen
 };
 

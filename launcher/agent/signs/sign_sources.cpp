@@ -101,17 +101,12 @@ std::vector<control::Sign> LocalSpace::poll() {
   return out;
 }
 
-KernelLog::KernelLog(const fs::path& device)
-    : log_(::open(device.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
-  if (log_) ::lseek(log_.get(), 0, SEEK_END);
-}
-
 std::vector<control::Sign> KernelLog::poll() {
   std::vector<control::Sign> out;
   char record[8192];  // a read returns one whole record: "priority,number,microseconds,flags;text\n
                       // KEY=value\n"
-  for (std::size_t n = 0; log_ && n < max_records; ++n) {
-    const ssize_t got = ::read(log_.get(), record, sizeof record);
+  for (std::size_t n = 0; log_.file && n < max_records; ++n) {
+    const ssize_t got = ::read(log_.file.get(), record, sizeof record);
     if (got < 0 && errno == EPIPE) continue;  // older ones were overwritten
     if (got <= 0) break;
     std::istringstream lines(std::string(record, as_size(got)));

@@ -2,6 +2,8 @@
 // The sources of a node's signs. Each is polled periodically and returns the new signs; none throws, and a
 // source that the node does not have returns none. Those that may block on a device or a file system are
 // polled in a worker thread.
+#include <unistd.h>
+
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -10,7 +12,7 @@
 #include <vector>
 
 #include "src/base/clock.hpp"
-#include "src/base/files.hpp"
+#include "src/base/kernel_log.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
@@ -58,11 +60,16 @@ class LocalSpace : public SignSource {
 /// New lines of the kernel's log, where this user may read it.
 class KernelLog : public SignSource {
  public:
-  explicit KernelLog(const std::filesystem::path& device);
+  explicit KernelLog(const std::filesystem::path& device) : log_(open_kernel_log(device)) {
+    if (log_.file) ::lseek(log_.file.get(), 0, SEEK_END);
+  }
   std::vector<control::Sign> poll() override;
+  /// Why it cannot be read; "": it can.
+  const std::string& unread() const { return log_.why; }
+  const std::string& advice() const { return log_.advice; }
 
  private:
-  files::Fd log_;
+  KernelLogFile log_;
 };
 
 /// Reports that the node's clock was set: its time and its uptime differ by more than a second since the last

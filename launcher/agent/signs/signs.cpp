@@ -10,6 +10,7 @@
 #include "launcher/agent/signs/gpu_source.hpp"
 #include "launcher/diagnose/output_patterns.hpp"
 #include "src/base/env.hpp"
+#include "src/base/log.hpp"
 
 namespace holdfast::launcher {
 namespace fs = std::filesystem;
@@ -66,7 +67,12 @@ Signs::Signs(control::Loop& loop, const SignPlaces& places)
     : loop_(loop), memory_(places.memory_counter), shared_(places.shared) {
   quick_.push_back(
       std::make_unique<ClockJumps>([&loop] { return loop.steady_seconds(); }, loop.unix_clock()));
-  if (!places.kernel_log.empty()) quick_.push_back(std::make_unique<KernelLog>(places.kernel_log));
+  if (!places.kernel_log.empty()) {
+    auto log = std::make_unique<KernelLog>(places.kernel_log);
+    if (!log->unread().empty())
+      log::warn("{}: {}. {}", log->unread(), unseen_without_kernel_log, log->advice());
+    quick_.push_back(std::move(log));
+  }
   if (!places.injected.empty()) quick_.push_back(std::make_unique<InjectedSigns>(places.injected));
   const auto slow = [&](std::shared_ptr<SignSource> source) {
     slow_.push_back(std::make_unique<Slow>(loop, std::move(source)));

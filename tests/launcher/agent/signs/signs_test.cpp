@@ -256,8 +256,10 @@ TEST_F(SignsTest, InjectedSignsNeedADrill) {
 
 TEST_F(SignsTest, TheKernelsLogAsFarAsItCanBeRead) {
   EXPECT_THAT(KernelLog(folder_ / "no log").poll(), IsEmpty());
+  EXPECT_THAT(KernelLog(folder_ / "no log").unread(), testing::HasSubstr("cannot be read (No such file"));
   put("kmsg", "6,1,100,-;NVRM: Xid (PCI:0000:3b:00): 79, before\n");
   KernelLog log(folder_ / "kmsg");
+  EXPECT_EQ(log.unread(), "");
   EXPECT_THAT(log.poll(), IsEmpty());
   put("kmsg", "4,2,200,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=1\n SUBSYSTEM=pci\n", true);
   const auto signs = log.poll();
