@@ -399,12 +399,30 @@ struct SpareHealth {
   std::string node;
   bool spare = false;
   std::string fitness, numerics, evidence;
+  std::map<std::string, std::string> checks = {};
 
   static constexpr auto fields = std::tuple(
       required("node", &SpareHealth::node), required("spare", &SpareHealth::spare, "it has no slot"),
       required("fitness", &SpareHealth::fitness, "`ok`, `warning`, `critical`, `unknown`"),
       expected("numerics", &SpareHealth::numerics, "hash of the numerics probe; empty: it was not run"),
-      expected("evidence", &SpareHealth::evidence, "the worst findings"));
+      expected("evidence", &SpareHealth::evidence, "the worst findings"),
+      if_set("checks", &SpareHealth::checks, "by check: `warning` or `critical`"));
+};
+
+struct FindingShared {
+  static constexpr About about{"finding_shared", Chapter::nodes,
+                               "a check finds the same of most nodes: it counts for none of them"};
+  std::string check, fitness;
+  int nodes = 0, of = 0;
+  std::string evidence;
+
+  static constexpr auto fields =
+      std::tuple(required("check", &FindingShared::check,
+                          "a [check](manual/failures.md#doctor-is-a-node-fit) of `doctor`"),
+                 required("fitness", &FindingShared::fitness, "`warning` or `critical`"),
+                 required("nodes", &FindingShared::nodes, "with this finding", "nodes"),
+                 required("of", &FindingShared::of, "that are not lost", "nodes"),
+                 required("evidence", &FindingShared::evidence, "what was found of the first of them"));
 };
 
 struct Straggler {
@@ -586,9 +604,10 @@ using Event =
                  events::RankExited, events::AttemptEnded, events::FinalState, events::NodeLost,
                  events::NodeReturned, events::NodeSuspected, events::EvictionOrdered, events::NodeEvicted,
                  events::SparePromoted, events::RunShrunk, events::RunGrown, events::SpareHealth,
-                 events::Straggler, events::PaceKnown, events::SilentCorruption, events::CheckpointDurable,
-                 events::CheckpointDropped, events::CheckpointDamaged, events::CheckpointsRemoved,
-                 events::Paused, events::Resumed, events::Drain, events::RunFinished, UnknownEvent>;
+                 events::FindingShared, events::Straggler, events::PaceKnown, events::SilentCorruption,
+                 events::CheckpointDurable, events::CheckpointDropped, events::CheckpointDamaged,
+                 events::CheckpointsRemoved, events::Paused, events::Resumed, events::Drain,
+                 events::RunFinished, UnknownEvent>;
 
 /// A line of the event log.
 struct LogEntry {

@@ -22,6 +22,10 @@ struct InWords {
   std::string operator()(const events::SparePromoted& e) const {
     return fmt::format("slot {}: {} takes the place of {}", e.slot, e.to, e.from.value_or("no node"));
   }
+  std::string operator()(const events::FindingShared& e) const {
+    return fmt::format("{} ({}) on {} of {} nodes, so it counts for none of them: {}", e.check, e.fitness,
+                       e.nodes, e.of, e.evidence);
+  }
   std::string operator()(const events::RunShrunk& e) const {
     return fmt::format("the run shrank to {} of {} nodes: {}", e.nodes, e.planned, e.evidence);
   }

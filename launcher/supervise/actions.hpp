@@ -43,6 +43,7 @@ struct DumpRank {
 };  ///< to this agent: what is the rank doing? Answered by stacks()
 struct CheckNodes {
   std::vector<int> nodes;
+  bool numerics = true;
 };  ///< to these agents: answered by node_health()
 struct FinishRun {
   int exit_code;

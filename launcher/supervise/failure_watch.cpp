@@ -85,7 +85,8 @@ Failure FailureWatch::diagnosed(const std::vector<int>& placement, const std::ve
   f.seen = std::move(d.evidence);
   f.ended_nodes = std::move(d.ended_nodes);
   f.ended_by = std::move(d.ended_by);
-  f.xid = d.xid, f.xid_rank = d.xid_rank;
+  f.xid = d.xid;
+  f.xid_rank = d.xid_rank;
   const auto own =
       std::find_if(ends_.begin(), ends_.end(), [&](const RankEnd& e) { return e.rank == f.rank; });
   f.status = own == ends_.end() ? 0 : own->status;

@@ -32,6 +32,9 @@ constexpr std::array table = {
     PolicyRow{"a suspect node, and a better one is available",
               [](const PolicyFacts& f) { return !f.short_of_nodes && f.suspect && f.better_node; },
               PolicyAction::substitute, 0},
+    PolicyRow{"a node is unfit before the first start, and a fit one is available",
+              [](const PolicyFacts& f) { return !f.short_of_nodes && f.fitter_nodes; },
+              PolicyAction::substitute, 0},
     PolicyRow{"every slot has its node", [](const PolicyFacts& f) { return !f.short_of_nodes; },
               PolicyAction::restart, 0},
     PolicyRow{"a spare for every slot that lost its node",
@@ -63,7 +66,9 @@ std::optional<std::vector<int>> without_suspect(const Situation& s, const Failur
   const auto slot = std::find(s.placement.begin(), s.placement.end(), failure.node);
   if (failure.node < 0 || slot == s.placement.end()) return std::nullopt;
   const int spare = best_spare(s.roster, s.state, s.placement, failure.node, s.views);
-  if (spare < 0 || s.state.suspects.contains(s.roster.nodes[spare].name)) return std::nullopt;
+  if (spare < 0 || s.state.suspects.contains(s.roster.nodes[spare].name) ||
+      (!s.views.empty() && s.views[spare].unfit()))
+    return std::nullopt;
   auto placement = s.placement;
   placement[slot - s.placement.begin()] = spare;
   return placement;
@@ -76,10 +81,7 @@ std::string no_spare(const Situation& s) {
   for (int n = 0; n < static_cast<int>(s.views.size()); ++n) {
     const std::string& node = s.roster.nodes[n].name;
     if (s.state.lost.contains(node) || std::ranges::find(s.placement, n) != s.placement.end()) continue;
-    const auto found = s.state.health.find(node);
-    if (s.views[n].fitness == control::NodeHealth::Fitness::critical)
-      unfit.push_back(node + ": " + (found == s.state.health.end() ? "critical" : found->second.why));
-    else if (!s.views[n].numerics_agree)
+    if (!s.views[n].numerics_agree)
       unfit.push_back(node + ": it computes other bits");
     else
       ++fit;
@@ -245,6 +247,10 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
                   failed_too_often(culprit, s.state, s.limits);
   const auto better = facts.suspect ? without_suspect(s, failure) : std::nullopt;
   facts.better_node = better.has_value();
+  const auto fitter = [&](const std::vector<int>& placement) {
+    return s.first ? without_unfit(s.roster, s.state, placement, s.views) : placement;
+  };
+  facts.fitter_nodes = fitter(s.placement) != s.placement;
   std::optional<std::vector<int>> smaller;
   if (facts.short_of_nodes && !filled)
     smaller = shrunk(s.roster, s.state, s.placement, s.views, s.shrinking, 1);
@@ -274,8 +280,11 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
       d.placement = grown(s.roster, s.state, s.placement, s.views, s.shrinking);
       break;
     case PolicyAction::substitute:
-      d.placement =
-          grown(s.roster, s.state, facts.short_of_nodes ? filled->placement : *better, s.views, s.shrinking);
+      d.placement = grown(s.roster, s.state,
+                          facts.short_of_nodes ? fitter(filled->placement)
+                          : better             ? *better
+                                               : fitter(s.placement),
+                          s.views, s.shrinking);
       break;
     case PolicyAction::shrink:
       d.placement = *smaller;

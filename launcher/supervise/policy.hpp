@@ -81,7 +81,8 @@ struct PolicyFacts {
   bool spares_suffice = false;         ///< a fit spare for each such slot
   bool suspect = false;                ///< the culprit answers, but failed too often or is to blame
   bool better_node = false;            ///< a fit spare that is no suspect could take the suspect's slot
-  bool can_shrink = false;             ///< whole replicas are left, on no fewer than min_nodes
+  bool fitter_nodes = false;  ///< before the first start: a fit spare could take an unfit node's slot
+  bool can_shrink = false;    ///< whole replicas are left, on no fewer than min_nodes
   Cheaper cheaper = Cheaper::requeue;
   config::WhenShort when_short = config::WhenShort::automatic;
 };
@@ -104,6 +105,7 @@ struct Situation {
   const std::vector<int>& placement;
   const std::vector<NodeView>& views;
   double hours_left = -1;  ///< of training at full size; negative: not known
+  bool first = false;      ///< ranks have not been started in this job
 };
 
 struct Decision {

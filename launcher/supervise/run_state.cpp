@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launcher/supervise/spare_checks.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
@@ -87,6 +88,7 @@ class Fold {
   void operator()(const events::RunShrunk&) const {}
   void operator()(const events::RunGrown&) const {}
   void operator()(const events::SpareHealth& e) const;
+  void operator()(const events::FindingShared& e) const;
   void operator()(const events::Straggler& e) const {
     s.slow[e.node] = e.evidence;
     mark(e.node, NodeMark::What::slow);
@@ -162,6 +164,7 @@ void Fold::operator()(const events::LeaderElected& e) const {
   }
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.evictions.clear(), s.failures.clear(),
       s.health.clear(), s.slow.clear();
+  s.shared_findings.clear();
   s.setback_s = 0;  // the time is each job's; its waits go on growing
   s.false_starts = 0;
   s.pace.clear();  // other nodes, and perhaps other settings
@@ -227,7 +230,8 @@ void Fold::operator()(const events::AttemptEnded& e) const {
   a->decided_s = e.decided_s;
   a->evidence = e.evidence;
   a->advice = e.advice;
-  a->xid = e.xid, a->xid_rank = e.xid_rank;
+  a->xid = e.xid;
+  a->xid_rank = e.xid_rank;
   a->last_step = std::max(a->last_step, e.step);
   a->reports = e.reports;
   a->ran_s = e.ran_s;
@@ -265,12 +269,26 @@ void Fold::operator()(const events::AttemptEnded& e) const {
 void Fold::operator()(const events::SpareHealth& e) const {
   using Fitness = control::NodeHealth::Fitness;
   const auto fitness = control::fitness_called(e.fitness).value_or(Fitness::unknown);
-  s.health[e.node] = {fitness, e.evidence, e.numerics};
+  control::NodeHealth& health = s.health[e.node] = {fitness, e.evidence, e.numerics};
+  for (const auto& [check, found] : e.checks)
+    health.findings.push_back({check, control::fitness_called(found).value_or(Fitness::unknown), ""});
   if (fitness == Fitness::critical || fitness == Fitness::warning)
     s.pasts[e.node].checked(
         marked(fitness == Fitness::critical ? NodeMark::What::critical : NodeMark::What::warned));
   else if (fitness == Fitness::ok)
     s.pasts[e.node].checked_ok();
+}
+
+void Fold::operator()(const events::FindingShared& e) const {
+  s.shared_findings[e.check] =
+      std::to_string(e.nodes) + " of " + std::to_string(e.of) + " nodes (" + e.fitness + "): " + e.evidence;
+  for (auto& [node, health] : s.health) {
+    auto own = own_health(health, s.shared_findings);
+    if (own.findings.size() == health.findings.size()) continue;
+    if (!own.findings.empty()) own.why = health.why;  // the record does not have the words of each
+    health = std::move(own);
+    if (health.findings.empty()) s.pasts[node].checked_ok();
+  }
 }
 
 void Fold::operator()(const events::CheckpointDurable& e) const {

@@ -80,9 +80,10 @@ struct RunState {
   std::optional<double> evicting_since;         ///< Unix seconds
   std::map<std::string, std::set<std::string>> evictions;  ///< sign -> nodes that it has evicted in this job
   std::map<std::string, int> failures;  ///< attempts of this job that ended by this node or on it
-  std::map<std::string, control::NodeHealth> health;  ///< what checks have found of nodes of this job
-  NodePasts pasts;                                    ///< of nodes that did something bad in any job
-  bool paused = false;                                ///< by an order
+  std::map<std::string, control::NodeHealth> health;   ///< what checks have found of nodes of this job
+  std::map<std::string, std::string> shared_findings;  ///< of most of them: check -> in words
+  NodePasts pasts;                                     ///< of nodes that did something bad in any job
+  bool paused = false;                                 ///< by an order
   std::int64_t durable_step = -1;
   std::optional<double> durable_at;  ///< Unix seconds: when the newest durable checkpoint became so
   std::set<std::int64_t> durable;    ///< the newest ones that retention has not removed

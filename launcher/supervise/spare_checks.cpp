@@ -1,31 +1,99 @@
 #include "launcher/supervise/spare_checks.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <map>
 
 namespace holdfast::launcher {
 namespace {
+
+using control::NodeHealth;
+using Fitness = NodeHealth::Fitness;
+
+// The ranks of all nodes wait for the first checks. These take a part of a second; a driver that wakes its
+// GPUs first takes some.
+constexpr double first_checks_s = 5;
 
 bool holds(const std::vector<int>& placement, int node) {
   return std::find(placement.begin(), placement.end(), node) != placement.end();
 }
 
+bool bad(Fitness fitness) { return fitness == Fitness::critical || fitness == Fitness::warning; }
+
 }  // namespace
 
-SpareChecks::SpareChecks(std::size_t nodes, int every_s, double now)
-    : nodes_(nodes), every_s_(every_s), next_(now) {}
-
-bool SpareChecks::take(int n, const control::NodeHealth& what) {
-  auto& node = nodes_[n];
-  const bool news = node.checked
-                        ? what.fitness != node.newest.fitness || what.numerics != node.newest.numerics
-                        : what.fitness != control::NodeHealth::Fitness::unknown;
-  node = {true, what};
-  return news;
+NodeHealth own_health(const NodeHealth& found, const SharedFindings& shared) {
+  if (std::none_of(found.findings.begin(), found.findings.end(),
+                   [&](const NodeHealth::Finding& f) { return shared.contains(f.check); }))
+    return found;
+  NodeHealth own = found;
+  std::erase_if(own.findings, [&](const NodeHealth::Finding& f) { return shared.contains(f.check); });
+  own.fitness = Fitness::ok;
+  own.why.clear();
+  for (const Fitness fitness : {Fitness::critical, Fitness::warning})
+    for (const auto& finding : own.findings)
+      if (finding.fitness == fitness && (own.fitness == Fitness::ok || own.fitness == fitness)) {
+        own.fitness = fitness;
+        own.why += fmt::format("{}{}: {}", own.why.empty() ? "" : "; ", finding.check, finding.says);
+      }
+  return own;
 }
 
-std::vector<NodeView> SpareChecks::views(const std::vector<int>& placement,
-                                         const std::vector<bool>& fresh) const {
+SpareChecks::SpareChecks(std::size_t nodes, int every_s, bool first, double now)
+    : nodes_(nodes), every_s_(every_s), next_(first ? now + every_s : now) {}
+
+void SpareChecks::known(int node, const NodeHealth& what) {
+  take(node, what);
+  nodes_[node].told = what;
+}
+
+bool SpareChecks::ask_first(int node) { return every_s_ > 0 && !std::exchange(nodes_[node].asked, true); }
+
+bool SpareChecks::awaits_first(const std::vector<bool>& fresh, double now) {
+  if (awaited_since_ < 0) awaited_since_ = now;
+  if (now - awaited_since_ >= first_checks_s) return false;
+  for (std::size_t n = 0; n < nodes_.size(); ++n)
+    if (nodes_[n].asked && !nodes_[n].answered && fresh[n]) return true;
+  return false;
+}
+
+std::vector<events::FindingShared> SpareChecks::news_of_all(const Roster& roster,
+                                                            const std::set<std::string>& lost,
+                                                            const SharedFindings& shared) const {
+  std::map<std::string, events::FindingShared> found;
+  int all = 0;
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    if (lost.contains(roster.nodes[n].name)) continue;
+    ++all;
+    for (const auto& finding : nodes_[n].newest.findings) {
+      auto& same = found[finding.check];
+      if (same.nodes++ == 0 || finding.fitness == Fitness::critical) same.fitness = name_of(finding.fitness);
+      if (same.evidence.empty()) same.evidence = fmt::format("{}: {}", roster.nodes[n].name, finding.says);
+    }
+  }
+  std::vector<events::FindingShared> out;
+  for (auto& [check, same] : found) {
+    if (2 * same.nodes <= all || shared.contains(check)) continue;
+    same.check = check;
+    same.of = all;
+    out.push_back(std::move(same));
+  }
+  return out;
+}
+
+std::optional<NodeHealth> SpareChecks::news_of(int n, bool placed, const SharedFindings& shared) {
+  Node& node = nodes_[n];
+  const NodeHealth own = newest(n, shared);
+  const bool news = node.told ? own.fitness != node.told->fitness || own.numerics != node.told->numerics
+                    : placed  ? bad(own.fitness) || !own.numerics.empty()
+                              : own.fitness != Fitness::unknown;
+  if (!news) return std::nullopt;
+  node.told = own;
+  return own;
+}
+
+std::vector<NodeView> SpareChecks::views(const std::vector<int>& placement, const std::vector<bool>& fresh,
+                                         const SharedFindings& shared) const {
   const int count = static_cast<int>(nodes_.size());
   std::map<std::string, int> votes;
   int all_votes = 0;
@@ -41,7 +109,7 @@ std::vector<NodeView> SpareChecks::views(const std::vector<int>& placement,
   const bool known = numerics_placed(placement) || (most != votes.end() && 2 * most->second > all_votes);
   std::vector<NodeView> out;
   for (int n = 0; n < count; ++n) {
-    const auto& health = nodes_[n].newest;
+    const NodeHealth health = newest(n, shared);
     const bool agrees = !known || health.numerics.empty() || health.numerics == most->first;
     out.push_back({health.fitness, agrees, fresh[n]});
   }
@@ -56,14 +124,11 @@ bool SpareChecks::numerics_placed(const std::vector<int>& placement) const {
 
 std::vector<int> SpareChecks::begin(const Roster& roster, const std::set<std::string>& lost,
                                     const std::vector<int>& placement, const std::vector<bool>& fresh,
-                                    bool before_start, double now) {
+                                    double now) {
   next_ = now + every_s_;
   std::vector<int> out;
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
     if (!holds(placement, n) && !lost.contains(roster.nodes[n].name) && fresh[n]) out.push_back(n);
-  // Not later: the ranks need the node.
-  const int active = placement.front();
-  if (!out.empty() && before_start && fresh[active] && !numerics_placed(placement)) out.push_back(active);
   return out;
 }
 

@@ -10,15 +10,15 @@ namespace holdfast::launcher {
 
 namespace {
 
-constexpr auto warning = control::NodeHealth::Fitness::warning,
-               critical = control::NodeHealth::Fitness::critical;
+constexpr auto warning = control::NodeHealth::Fitness::warning;
 
 /// The smaller, the better: best_spare() says why.
 auto rank_of(const Roster& roster, const RunState& state, int n, int failed, const NodeView& view) {
   const auto& node = roster.nodes[n];
   const NodeScore score = score_of(roster, state, n);
   const bool elsewhere = failed >= 0 && node.scalable_unit != roster.nodes[failed].scalable_unit;
-  return std::tuple{!view.fresh,
+  return std::tuple{view.unfit(),
+                    !view.fresh,
                     state.suspects.contains(node.name),
                     score.failures,
                     view.fitness == warning,
@@ -50,7 +50,7 @@ int best_spare(const Roster& roster, const RunState& state, const std::vector<in
   for (int n = 0; n < static_cast<int>(roster.nodes.size()); ++n) {
     const NodeView view = views.empty() ? NodeView{} : views[n];
     if (n == failed || has_slot(placement, n) || state.lost.contains(roster.nodes[n].name) ||
-        !view.numerics_agree || view.fitness == critical)
+        !view.numerics_agree)
       continue;
     const auto rank = rank_of(roster, state, n, failed, view);
     if (best < 0 || rank < best_rank) {
@@ -59,6 +59,16 @@ int best_spare(const Roster& roster, const RunState& state, const std::vector<in
     }
   }
   return best;
+}
+
+std::vector<int> without_unfit(const Roster& roster, const RunState& state, std::vector<int> placement,
+                               const std::vector<NodeView>& views) {
+  for (int& node : placement) {
+    if (views.empty() || !views[node].unfit()) continue;
+    const int spare = best_spare(roster, state, placement, node, views);
+    if (spare >= 0 && !views[spare].unfit() && views[spare].fresh) node = spare;
+  }
+  return placement;
 }
 
 std::optional<Filled> fill(const Roster& roster, const RunState& state, std::vector<int> placement,

@@ -28,6 +28,7 @@ const StageTable& stage_table() {
     {{gathering}, Trigger::agents_awaited,            Effect::wait},
     {{gathering}, Trigger::attempt_whole,             Effect::adopt,                running},
     {{gathering}, Trigger::attempt_broken,            Effect::end_attempt},
+    {{gathering}, Trigger::checks_awaited,            Effect::wait},
     {{gathering}, Trigger::nothing_runs,              Effect::plan_first},
 
     {{clearing},  Trigger::node_not_cleared,          Effect::lose_nodes},

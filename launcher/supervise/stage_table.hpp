@@ -33,6 +33,7 @@ enum class Trigger {
   minority_lasts,  ///< fewer than half of the agents have been heard for long
   checks_due,      ///< spares are to be checked
   agents_awaited,  ///< a node with a slot is not connected
+  checks_awaited,  ///< nodes are being checked, and ranks have not been started in this job
   attempt_whole,   ///< every rank of a live attempt is there, and none of its nodes is lost
   attempt_broken,  ///< ranks of a live attempt did not come, or a node of it is lost
   nothing_runs,    ///< no attempt is live

@@ -46,7 +46,7 @@ std::string in_ledger(const StatusFacts& f) {
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
-/// Nodes that checks have found to be so, and why. Only critical ones are not used.
+/// Nodes that checks have found to be so, and why. Critical ones are used last.
 std::map<std::string, std::string> found(const RunState& state, control::NodeHealth::Fitness fitness) {
   std::map<std::string, std::string> out;
   for (const auto& [node, health] : state.health)
@@ -310,6 +310,8 @@ std::string status_text(const StatusFacts& f) {
   if (!s.suspects.empty())
     text += fmt::format("suspects    {}\n", joined({s.suspects.begin(), s.suspects.end()}, ""));
   for (const auto& [node, why] : s.slow) text += fmt::format("slow        {}\n", why);
+  for (const auto& [check, words] : s.shared_findings)
+    text += fmt::format("most nodes  {} on {}; it counts for none of them\n", check, words);
   for (const auto& [node, why] : unfit(s)) text += fmt::format("unfit       {} {}\n", node, why);
   for (const auto& [node, why] : warned(s)) text += fmt::format("warning     {} {}\n", node, why);
   for (const auto& [node, words] : records(s)) text += fmt::format("record      {} {}\n", node, words);
@@ -342,7 +344,7 @@ json status_json(const StatusFacts& f) {
   j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;
   j["suspects"] = f.state.suspects, j["slow"] = f.state.slow, j["unfit"] = unfit(f.state),
   j["failures"] = f.state.failures, j["records"] = records(f.state);
-  j["warnings"] = warned(f.state);
+  j["warnings"] = warned(f.state), j["shared_findings"] = f.state.shared_findings;
   j["paused"] = f.state.paused;
   j["unjudged_s"] = f.state.unjudged_s;
   j["saves_dropped"] = f.state.dropped, j["saves_dropped_why"] = f.state.dropped_why;

@@ -47,10 +47,10 @@ Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, int
       failures_(names_of(roster_)),
       hangs_(limits_, roster_.world(), state_.pace, roster_.work, state_.unjudged_s),
       slow_(limits_, names_of(roster_), attempt_.placement(), roster_.ranks_per_node),
-      checks_(roster_.nodes.size(), limits_.check_spares_s, now) {
+      checks_(roster_.nodes.size(), limits_.check_spares_s, !state_.attempted(), now) {
   limits_.max_evictions = max_evictions(roster_, limits_);
   for (const auto& [node, found] : state_.health)
-    if (const int n = roster_.node_called(node); n >= 0) checks_.take(n, found);
+    if (const int n = roster_.node_called(node); n >= 0) checks_.known(n, found);
 }
 
 std::vector<Action> Supervisor::take_actions() { return std::exchange(actions_, {}); }
@@ -118,6 +118,8 @@ std::optional<Failure> Supervisor::found(Trigger trigger) {
       return when(state_.outcome.has_value());
     case Trigger::agents_awaited:
       return when(!all_placed([this](int n) { return lost(n) || nodes_.connected(n); }));
+    case Trigger::checks_awaited:
+      return when(!state_.attempted() && checks_.awaits_first(nodes_.fresh_nodes(now_), now_));
     case Trigger::attempt_whole:  // the end of a node that is already lost would never be noticed
       return when(state_.attempt_live() && lost_in_placement() < 0 && attempt_.whole());
     case Trigger::attempt_broken:
@@ -270,8 +272,7 @@ void Supervisor::carry_out(const StageRow& row, const Failure& failure) {
                                   "used after all others"});
       break;
     case Effect::check_spares:
-      if (auto nodes = checks_.begin(roster_, state_.lost, placement(), nodes_.fresh_nodes(now_),
-                                     stage_ == Stage::clearing, now_);
+      if (auto nodes = checks_.begin(roster_, state_.lost, placement(), nodes_.fresh_nodes(now_), now_);
           !nodes.empty())
         actions_.push_back(CheckNodes{std::move(nodes)});
       break;

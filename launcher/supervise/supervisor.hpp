@@ -138,6 +138,7 @@ class Supervisor {
   RestoreLadder::Facts ladder_facts() const;
   void launch();
   void record_slow();
+  void record_checks();
   void tell_ranks();
 
   // supervisor_effects.cpp: what the parts and the record say together

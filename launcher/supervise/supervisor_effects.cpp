@@ -58,10 +58,12 @@ void Supervisor::plan_first() {
   Failure absent;
   absent.kind = Failure::Kind::node_lost;
   absent.evidence = "more nodes are lost than there are spares";
+  if (!state_.attempted()) record_checks();
   const RunState state = without_unheard_nodes();
   const auto known = views();
   Decision decision =
-      decide({roster_, limits_, facts_.shrinking, state, placement(), known, -1}, absent, false);
+      decide({roster_, limits_, facts_.shrinking, state, placement(), known, -1, !state_.attempted()}, absent,
+             false);
   // Agents may not have connected yet: a slot goes to a node that was heard, and time decides about the
   // others.
   const bool whole = !decision.stop && decision.placement.size() == placement().size();
@@ -264,14 +266,14 @@ RunState Supervisor::without_unheard_nodes() const {
 }
 
 std::vector<NodeView> Supervisor::views() const {
-  return checks_.views(placement(), nodes_.fresh_nodes(now_));
+  return checks_.views(placement(), nodes_.fresh_nodes(now_), state_.shared_findings);
 }
 
 bool Supervisor::has_spare_for(int node) const {
   const RunState state = without_unheard_nodes();
   const auto known = views();
   const int spare = best_spare(roster_, state, placement(), node, known);
-  return spare >= 0 && known[spare].fresh && !state.suspects.contains(name(spare));
+  return spare >= 0 && known[spare].fresh && !known[spare].unfit() && !state.suspects.contains(name(spare));
 }
 
 /// When ranks fail, the kernel of a silent node does not show that it lives: the others may have noticed its

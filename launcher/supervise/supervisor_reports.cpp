@@ -26,6 +26,9 @@ void Supervisor::kernel_answered(int n, double at) { nodes_.kernel_answered(n, a
 
 void Supervisor::agent_here(int n, const control::Beat& beat) {
   nodes_.heartbeat(n, now_);
+  if (!state_.attempted() && checks_.ask_first(n))
+    actions_.push_back(
+        CheckNodes{{n}, attempt_.slot_of(n) <= 0});  // the probe: of spares, and of one active node
   if (beat.attempt != attempt()) return;
   for (const RankMove& move : attempt_.heartbeat(n, beat, now_)) {
     if (stage_ == Stage::running) hangs_.moved(move);
@@ -68,9 +71,23 @@ void Supervisor::node_signs(int n, const control::NodeSigns& what) {
 }
 
 void Supervisor::node_health(int n, const control::NodeHealth& what) {
-  if (checks_.take(n, what) && stage_ != Stage::over)
-    record(events::SpareHealth{name(n), attempt_.slot_of(n) < 0, name_of(what.fitness), what.numerics,
-                               what.why});
+  checks_.take(n, what);
+  // Before the first attempt the others are waited for: what they have in common is no news of each.
+  if (stage_ != Stage::over && (state_.attempted() || stage_ != Stage::gathering)) record_checks();
+}
+
+void Supervisor::record_checks() {
+  for (auto& shared : checks_.news_of_all(roster_, state_.lost, state_.shared_findings))
+    record(std::move(shared));
+  for (int n = 0; n < static_cast<int>(roster_.nodes.size()); ++n) {
+    const bool placed = attempt_.slot_of(n) >= 0;
+    const auto news = checks_.news_of(n, placed, state_.shared_findings);
+    if (!news) continue;
+    std::map<std::string, std::string> checks;
+    for (const auto& finding : news->findings) checks[finding.check] = name_of(finding.fitness);
+    record(events::SpareHealth{name(n), !placed, name_of(news->fitness), news->numerics, news->why,
+                               std::move(checks)});
+  }
 }
 
 // --- ranks ---
@@ -287,7 +304,7 @@ control::OrderTaken Supervisor::order(const control::Order& what) {
       std::vector<ListedNode> nodes;
       for (const NodeView& view : views()) {
         const int n = static_cast<int>(nodes.size());
-        nodes.push_back({view, checks_.newest(n).why, nodes_.age_s(n, now_)});
+        nodes.push_back({view, checks_.newest(n, state_.shared_findings).why, nodes_.age_s(n, now_)});
         if (const int slot = attempt_.slot_of(n); slot >= 0 && state_.attempt_live())
           nodes.back().ranks = attempt_.progress_of(slot);
       }

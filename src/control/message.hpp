@@ -269,14 +269,25 @@ struct NodeSigns {
 /// Agent to leader: is the node fit to train? A waiting spare sends it regularly, any node after CheckNode.
 struct NodeHealth {
   enum class Fitness { ok, warning, critical, unknown };
+  struct Finding {
+    std::string check;  ///< "gpu.count", "nic.state", ...
+    Fitness fitness = Fitness::unknown;
+    std::string says;
+  };
   Fitness fitness = Fitness::unknown;
-  std::string why;       ///< the worst findings
-  std::string numerics;  ///< hash of the numerics probe; "": not run
+  std::string why;                     ///< the worst findings
+  std::string numerics;                ///< hash of the numerics probe; "": not run
+  std::vector<Finding> findings = {};  ///< that are critical or a warning
+  static constexpr std::size_t max_findings = 32;
 };
 inline constexpr std::array fitness_names = {"ok", "warning", "critical", "unknown"};  // in the enum's order
 const char* name_of(NodeHealth::Fitness fitness);
 std::optional<NodeHealth::Fitness> fitness_called(std::string_view name);
-struct CheckNode {};  ///< leader to agent: answer NodeHealth
+/// Leader to agent: answer NodeHealth; with `numerics`, once more after the numerics probe, if that has not
+/// run.
+struct CheckNode {
+  bool numerics = true;
+};
 /// Leader to agent: send the stacks of this rank. Answered by Stacks within seconds.
 struct DumpStacks {
   int attempt = 0, rank = -1;

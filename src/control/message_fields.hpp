@@ -391,17 +391,23 @@ template <>
 inline constexpr const char* name_on_wire<NodeSigns> = "signs";
 void fields(auto& f, Is<NodeSigns> auto& m) { f("signs", m.signs, up_to(256, Object{})); }
 
+void fields(auto& f, Is<NodeHealth::Finding> auto& m) {
+  f("check", m.check, a_word);
+  f("fitness", m.fitness, Names{fitness_names});
+  f("says", m.says, a_text);
+}
 template <>
 inline constexpr const char* name_on_wire<NodeHealth> = "health";
 void fields(auto& f, Is<NodeHealth> auto& m) {
   f("fitness", m.fitness, Names{fitness_names});
   f("why", m.why, a_text);
   f("numerics", m.numerics, a_word);
+  f("findings", m.findings, up_to(NodeHealth::max_findings, Object{}));
 }
 
 template <>
 inline constexpr const char* name_on_wire<CheckNode> = "check_node";
-void fields(auto&, Is<CheckNode> auto&) {}
+void fields(auto& f, Is<CheckNode> auto& m) { f("numerics", m.numerics, Flag{}); }
 
 template <>
 inline constexpr const char* name_on_wire<DumpStacks> = "dump_stacks";

@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(any_program no_job_file crashes background hangs warm stop cancel limit agent_killed escapes)
+all_cases=(any_program no_job_file crashes gpu_bug background hangs warm stop cancel limit agent_killed escapes)
 
 case_any_program() {
   # The program has torch's environment variables; a killed node is replaced as usual.
@@ -83,6 +83,26 @@ case_background() {
   check "it is said what went on" holds "$(result "$run" .why)" "ended with exit code 0: processes that it had started went on after its end: python3 ("
   check "and what to write" holds "$(result "$run" '.attempts[0].advice')" "exec"
   check "in one attempt" equal "$(result "$run" '.attempts | length')" 1
+}
+
+case_gpu_bug() {
+  # The same page fault of its GPU ends rank 0 in every attempt. It is the program's, and no node leaves for it.
+  mkdir -p "$home/signs"
+  chown 61000 "$home/signs"
+  cat >"$home/gpu_bug.sh" <<'END'
+[ "$RANK" = 0 ] || exec sleep 600
+echo '{"kind":"xid","code":31,"text":"NVRM: Xid (PCI:0000:3b:00): 31, pid=7, MMU Fault"}' >>"/shared/home/signs/$HOLDFAST_NODE"
+sleep 1.5
+exit 1
+END
+  local submit_env=HOLDFAST_SIGNS=/shared/home/signs/%N
+  start gpu_bug --set drill.allowed=true --set 'rank.command=["sh", "/shared/home/gpu_bug.sh"]'
+  ends_as failed 93
+  check "$run: three attempts" equal "$(result "$run" '.attempts | length')" 3
+  check "$run: by the Xid of rank 0, and the program's" equal \
+    "$(events "$run" | jq -rs 'map(select(.event == "attempt_ended") | "\(.kind) \(.xid) \(.xid_rank)") | unique | join(", ")')" "program 31 0"
+  check "$run: on the same nodes" equal "$(result "$run" '[.attempts[].placement] | unique | length')" 1
+  check "$run: no node is in doubt" equal "$(events "$run" | grep -cE 'node_evicted|eviction_ordered|node_suspected')" 0
 }
 
 case_hangs() {

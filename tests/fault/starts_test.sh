@@ -101,7 +101,19 @@ case_tmp_full() {
   check "training goes on" soon 120 training "$run" 2
   ends_like_the_undisturbed
   check "two attempts" equal "$(result "$run" '.attempts | length')" 2
-  for node in "$(leader_of "$run")" "$(nth 1)"; do on "$node" umount /tmp; done
+  # Where the next job begins, these nodes are unfit, and no node has the interface that its cluster file names.
+  local full=("$(leader_of "$run")" "$(nth 1)")
+  sed 's/^control_interface = "eth0"/control_interface = "train0"/' "$source/configs/clusters/minipod.toml" >"$home/odd.toml"
+  start unfit --set cluster.file=/shared/home/odd.toml --set train.steps=10
+  ends_as "done" 0
+  check "unfit: one attempt" equal "$(result "$run" '.attempts | length')" 1
+  for node in "${full[@]}"; do check "unfit: $node has no slot" equal "$(placement "$run" | grep -cx "$node")" 0; done
+  check "unfit: a spare has taken it before ranks started" holds "$(events "$run" | jq -c 'select(.event == "spare_promoted")')" "\"from\":\"${full[1]}\""
+  check "unfit: what all nodes lack is said once" equal \
+    "$(events "$run" | jq -rs 'map(select(.event == "finding_shared" and .check == "net.control")) | length')" 1
+  check "unfit: and of no node" equal "$(events "$run" | jq -c 'select(.event == "spare_health")' | grep -c net.control)" 0
+  echo "# unfit: $(events "$run" | jq -rs '(map(select(.event == "attempt_planned"))[0].unix - map(select(.event == "leader_elected"))[0].unix) * 1000 | floor') ms from the leader to the plan"
+  for node in "${full[@]}"; do on "$node" umount /tmp; done
 }
 # shellcheck disable=SC2016 # for the node's shell
 fill_tmp() {

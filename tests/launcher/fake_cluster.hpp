@@ -72,7 +72,9 @@ class FakeCluster {
     bool full = false;                              ///< that is because it has no room for one
     bool fetches_long = false;                      ///< it has not answered yet
     bool dumps = true;                              ///< it says what a rank's stacks are when it is asked
-    int attempt = 0;                                ///< highest heard of
+    std::optional<control::NodeHealth> health =
+        control::NodeHealth{};  ///< what its checks find: nothing; not set: they do not come to an end
+    int attempt = 0;            ///< highest heard of
     double next_beat = 0;
     std::map<int, Rank> ranks;
     std::vector<std::function<void(Supervisor&)>> words;  ///< on their way to the leader
@@ -336,6 +338,9 @@ class FakeCluster {
           held = hold->on;
         } else if (const auto* check = std::get_if<CheckNodes>(&action)) {
           checks.push_back(*check);
+          for (const int n : check->nodes)
+            if (const auto& health = agent(n).health)
+              this->tell(n, [n, found = *health](Supervisor& s) { s.node_health(n, found); });
         } else if (const auto* dump = std::get_if<DumpRank>(&action)) {
           if (!agent(dump->node).dumps) continue;
           this->tell(dump->node, [n = dump->node, said = control::Stacks{leader->attempt(), dump->rank,

@@ -285,10 +285,15 @@ Loop::Handle Node::stacks(pid_t, const std::filesystem::path&, std::function<voi
   return agent->loop.after(Millis(300), [done = std::move(done)] { done("#0"); });
 }
 
-void Node::check(std::function<void(const NodeHealth&)> then) {
-  in_agent(world_.random.between(0.05, 0.5), [then = std::move(then)] {
-    then({NodeHealth::Fitness::ok, "", ""});
-  });
+void Node::check(bool, std::function<void(const NodeHealth&)> then) {
+  if (world_.random.chance(0.03)) return;  // it hangs
+  NodeHealth health{NodeHealth::Fitness::ok, "", ""};
+  if (world_.random.chance(0.05))
+    health = {NodeHealth::Fitness::critical,
+              "7 of 8 GPUs",
+              "",
+              {{"gpu.count", NodeHealth::Fitness::critical, "7 of 8 GPUs"}}};
+  in_agent(world_.random.between(0.05, 0.5), [then = std::move(then), health] { then(health); });
 }
 
 }  // namespace holdfast::sim

@@ -70,7 +70,7 @@ class Node final : public launcher::NodeSystem {
   }
   void remove_flight_records(int) override {}
   int free_port(int first) const override { return first; }
-  void check(std::function<void(const control::NodeHealth&)> then) override;
+  void check(bool numerics, std::function<void(const control::NodeHealth&)> then) override;
   void tell_guardian(bool) override {}
   void inject(const control::Inject&) override {}
 

@@ -33,36 +33,37 @@ Beat Agent::beat() const {
 
 void Agent::from_leader(const LeaderToAgent& message) {
   leadership_.leader_spoke(loop_.steady_seconds());
-  std::visit(
-      Overloaded{
-          [](const LeaderBeat&) {},
-          [&](const Clear& order) { clear(order.attempt); },
-          [&](const FetchState& order) { fetch_state(order); },
-          [&](const StartRanks& order) { start_ranks(order); },
-          [&](const PmixFenced& m) { tell_pmix(m); },
-          [&](const PmixQuestion& m) { tell_pmix(m); },
-          [&](const PmixPublished& m) { tell_pmix(m); },
-          [&](const CommitOutcome& outcome) {
-            votes_.settled(outcome.attempt, outcome.step);
-            ranks_.tell(outcome, outcome.attempt);
-          },
-          [&](const Drain& drain) {
-            drain_ = drain;
-            ranks_.tell(drain, leadership_.attempt());
-            if (drain.stop) ask_ranks_to_end();
-          },
-          [&](const Pause& pause) {
-            // Passed on even if it is no news here: ranks may have been told by the agent before this
-            // one.
-            paused_ = pause.on;
-            ranks_.tell(pause, leadership_.attempt());
-          },
-          [&](const CheckNode&) { system_.check([this](const NodeHealth& health) { tell_leader(health); }); },
-          [&](const DumpStacks& dump) { dump_stacks_of(dump.attempt, dump.rank); },
-          [&](const OrderTaken& answer) { answer_caller(answer); },
-          [&](const Finish& finish) { leave(finish.exit_code); },
-      },
-      message);
+  std::visit(Overloaded{
+                 [](const LeaderBeat&) {},
+                 [&](const Clear& order) { clear(order.attempt); },
+                 [&](const FetchState& order) { fetch_state(order); },
+                 [&](const StartRanks& order) { start_ranks(order); },
+                 [&](const PmixFenced& m) { tell_pmix(m); },
+                 [&](const PmixQuestion& m) { tell_pmix(m); },
+                 [&](const PmixPublished& m) { tell_pmix(m); },
+                 [&](const CommitOutcome& outcome) {
+                   votes_.settled(outcome.attempt, outcome.step);
+                   ranks_.tell(outcome, outcome.attempt);
+                 },
+                 [&](const Drain& drain) {
+                   drain_ = drain;
+                   ranks_.tell(drain, leadership_.attempt());
+                   if (drain.stop) ask_ranks_to_end();
+                 },
+                 [&](const Pause& pause) {
+                   // Passed on even if it is no news here: ranks may have been told by the agent before this
+                   // one.
+                   paused_ = pause.on;
+                   ranks_.tell(pause, leadership_.attempt());
+                 },
+                 [&](const CheckNode& m) {
+                   system_.check(m.numerics, [this](const NodeHealth& health) { tell_leader(health); });
+                 },
+                 [&](const DumpStacks& dump) { dump_stacks_of(dump.attempt, dump.rank); },
+                 [&](const OrderTaken& answer) { answer_caller(answer); },
+                 [&](const Finish& finish) { leave(finish.exit_code); },
+             },
+             message);
 }
 
 void Agent::clear(int attempt) {

@@ -34,8 +34,8 @@ class LinuxNode final : public NodeSystem {
   void remove_flight_records(int attempt) override;
   Mover* mover() override { return mover_.get(); }
   int free_port(int first) const override;
-  void check(std::function<void(const control::NodeHealth&)> then) override {
-    checker_.check(std::move(then));
+  void check(bool numerics, std::function<void(const control::NodeHealth&)> then) override {
+    checker_.check(numerics, std::move(then));
   }
   void tell_guardian(bool over) override;
   void inject(const control::Inject& fault) override;

@@ -53,6 +53,16 @@ std::string run_probe(const std::vector<std::string>& environment) {
   return "";
 }
 
+/// One that is critical or a warning.
+std::optional<NodeHealth::Finding> bad_finding(const nlohmann::json& entry) {
+  for (const char* key : {"check", "fitness", "says"})
+    if (!entry.is_object() || !entry.contains(key) || !entry[key].is_string()) return std::nullopt;
+  const auto fitness = control::fitness_called(entry["fitness"].get<std::string>());
+  if (fitness != NodeHealth::Fitness::critical && fitness != NodeHealth::Fitness::warning)
+    return std::nullopt;
+  return NodeHealth::Finding{entry["check"], *fitness, entry["says"]};
+}
+
 control::StartRanks no_attempt(int ranks_per_node) {
   control::StartRanks order;
   order.ranks_per_node = ranks_per_node;
@@ -71,20 +81,30 @@ NodeChecker::NodeChecker(control::Loop& loop, RunDir run, const config::ClusterF
   std::erase_if(environment_, [](const std::string& entry) { return entry.starts_with("HOLDFAST_"); });
 }
 
-void NodeChecker::check(std::function<void(const NodeHealth&)> then) {
+void NodeChecker::check(bool numerics, std::function<void(const NodeHealth&)> then) {
   if (std::exchange(busy_, true)) return;
+  // The doctor's result is not kept waiting: ranks may start when all nodes have it.
+  const auto told = [this, then = std::move(then)](bool more, NodeHealth health) {
+    busy_ = more;
+    if (!health.numerics.empty()) numerics_ = health.numerics;
+    health.numerics = numerics_;
+    then(health);
+  };
+  const bool probe = numerics && probes_ && numerics_.empty();
   worker_.ask(
-      [run = run_, environment = environment_, probe = probes_ && numerics_.empty()] {
+      [run = run_, environment = environment_] {
         NodeHealth health = run_doctor(run, environment);
-        if (probe) health.numerics = run_probe(environment);
         files::list(run.checkpoints());  // brings the entries into memory for a promotion
         return health;
       },
-      [this, then = std::move(then)](NodeHealth health) {
-        busy_ = false;
-        if (!health.numerics.empty()) numerics_ = health.numerics;
-        health.numerics = numerics_;
-        then(health);
+      [this, told, probe](NodeHealth health) {
+        told(probe, health);
+        if (!probe) return;
+        worker_.ask([environment = environment_] { return run_probe(environment); },
+                    [told, health = std::move(health)](std::string hash) mutable {
+                      health.numerics = std::move(hash);
+                      told(false, std::move(health));
+                    });
       });
 }
 
@@ -100,6 +120,10 @@ NodeHealth read_health(const std::string& text, const std::string& trouble) {
   }
   health.fitness = *fitness;
   if (json.contains("why") && json["why"].is_string()) health.why = json["why"];
+  if (!json.contains("findings") || !json["findings"].is_array()) return health;
+  for (const auto& entry : json["findings"])
+    if (const auto finding = bad_finding(entry); finding && health.findings.size() < NodeHealth::max_findings)
+      health.findings.push_back(*finding);
   return health;
 }
 

@@ -20,8 +20,9 @@ class NodeChecker {
  public:
   NodeChecker(control::Loop& loop, RunDir run, const config::ClusterFacts& cluster, const config::Rank& rank,
               int ranks_per_node);
-  /// `then` gets the result within seconds, in the loop's thread. A call while a check is running is dropped.
-  void check(std::function<void(const control::NodeHealth&)> then);
+  /// `then` gets the result within seconds, in the loop's thread; with `numerics` once more when the probe
+  /// has run, unless it has before. A call while a check is running is dropped.
+  void check(bool numerics, std::function<void(const control::NodeHealth&)> then);
 
  private:
   RunDir run_;

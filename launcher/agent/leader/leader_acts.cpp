@@ -103,7 +103,7 @@ void Leader::carry_out(const Action& action) {
                    send(dump.node, DumpStacks{supervisor_.attempt(), dump.rank});
                  },
                  [&](const CheckNodes& check) {
-                   for (const int n : check.nodes) send(n, CheckNode{});
+                   for (const int n : check.nodes) send(n, CheckNode{check.numerics});
                  },
                  [&](const FinishRun& finish) {
                    ordered_.finish = finish.exit_code;

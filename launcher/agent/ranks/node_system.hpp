@@ -49,7 +49,7 @@ class NodeSystem {
   /// As find_free_port().
   virtual int free_port(int first) const = 0;
   /// As NodeChecker::check().
-  virtual void check(std::function<void(const control::NodeHealth&)> then) = 0;
+  virtual void check(bool numerics, std::function<void(const control::NodeHealth&)> then) = 0;
   /// As tell_guardian().
   virtual void tell_guardian(bool over) = 0;
   /// As inject_at_node().

@@ -243,7 +243,7 @@ TEST(NvlinkFault, EachBitOfNvidiasWorkflow) {
   using enum XidAction;
   const auto action = [](int reg, int bit, int seen = 1, bool others = false) {
     NvlinkFault fault{3, {}};
-    fault.registers[static_cast<std::size_t>(reg - 1)] = 1u << bit;
+    fault.registers[reg - 1] = 1u << bit;
     return verdict_of(fault, seen, others).action;
   };
   const auto all = [&](int reg, std::vector<int> bits, XidAction expected, int seen = 1,

@@ -54,11 +54,14 @@ const std::vector<TableCase>& cases() {
       {"a better one is available",
        facts([](PolicyFacts& f) { f.suspect = f.better_node = f.spares_suffice = true; }),
        PolicyAction::substitute, 0},
+      {"a node is unfit before the first start", facts([](PolicyFacts& f) { f.fitter_nodes = true; }),
+       PolicyAction::substitute, 0},
       {"every slot has its node", facts([](PolicyFacts& f) { f.suspect = f.spares_suffice = true; }),
        PolicyAction::restart, 0},
       {"every slot has its node", PolicyFacts{}, PolicyAction::restart, 0},
       {"a spare for every slot", facts([](PolicyFacts& f) {
-         f.short_of_nodes = f.spares_suffice = f.suspect = f.better_node = f.can_shrink = true;
+         f.short_of_nodes = f.spares_suffice = f.suspect = f.better_node = f.can_shrink = f.fitter_nodes =
+             true;
        }),
        PolicyAction::substitute, 0},
       {"when_short is stop", facts([](PolicyFacts& f) {
@@ -236,20 +239,41 @@ TEST(Policy, SaysWhySparesAreNotTaken) {
     EXPECT_EQ(d.answer, PolicyAction::requeue);
     return saves ? d.short_of : d.stop.value_or(RunOutcome{}).why;
   };
-  for (const int n : {6, 7}) {
-    views[n].fitness = Fitness::critical;
-    state.health[roster.nodes[n].name] = {Fitness::critical, "gpu: 0 GPUs", ""};
-  }
-  views[7] = {Fitness::ok, false, true};
-  EXPECT_EQ(why(true), "no spare is fit (n6: gpu: 0 GPUs; n7: it computes other bits)");
-  EXPECT_EQ(why(false),
-            "evidence; no spare is fit (n6: gpu: 0 GPUs; n7: it computes other bits); the next job does "
-            "without n1");
+  views[6] = views[7] = {Fitness::ok, false, true};
+  EXPECT_EQ(why(true), "no spare is fit (n6: it computes other bits; n7: it computes other bits)");
+  EXPECT_EQ(
+      why(false),
+      "evidence; no spare is fit (n6: it computes other bits; n7: it computes other bits); the next job "
+      "does without n1");
   views[7] = {};
   state.lost.insert("n2");
-  EXPECT_THAT(why(false), testing::HasSubstr("; too few spares are fit (n6: gpu: 0 GPUs)"));
+  EXPECT_THAT(why(false), testing::HasSubstr("; too few spares are fit (n6: it computes other bits)"));
   state.lost.insert({"n6", "n7"});
   EXPECT_THAT(why(false), testing::HasSubstr("; no spare node is left"));
+}
+
+TEST(Policy, AnUnfitNodeGivesItsSlotToAFitSpareBeforeTheFirstStartAlone) {
+  const Roster roster = six(2);
+  RunState state;
+  std::vector<NodeView> views(8);
+  views[1].fitness = views[3].fitness = views[6].fitness = control::NodeHealth::Fitness::critical;
+  views[7].fitness = control::NodeHealth::Fitness::warning;
+  const auto at_start = [&](bool first) {
+    return decide({roster, {}, {}, state, roster.first_placement, views, -1, first},
+                  failure_of(Failure::Kind::node_lost, -1), false);
+  };
+  Decision d = at_start(true);
+  EXPECT_EQ(d.answer, PolicyAction::substitute);
+  EXPECT_THAT(d.placement, ElementsAre(0, 7, 2, 3, 4, 5)) << "there is one fit spare for two";
+  ASSERT_EQ(d.promotions.size(), 1u);
+  EXPECT_EQ(at_start(false).answer, PolicyAction::restart);
+  state.lost = {"n0"};
+  EXPECT_THAT(at_start(true).placement, ElementsAre(7, 1, 2, 3, 4, 5))
+      << "it has to take the lost node's slot";
+  views[6].fitness = control::NodeHealth::Fitness::ok;
+  EXPECT_THAT(at_start(true).placement, ElementsAre(6, 7, 2, 3, 4, 5));
+  views[6].fitness = views[7].fitness = control::NodeHealth::Fitness::critical;
+  EXPECT_THAT(at_start(true).placement, ElementsAre(6, 1, 2, 3, 4, 5)) << "better than nothing";
 }
 
 TEST(Policy, TheCheaperOfTheTwo) {

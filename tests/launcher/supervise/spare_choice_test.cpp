@@ -71,16 +71,24 @@ TEST_F(SpareChoice, ALateOneAfterASuspect) {
   EXPECT_EQ(best(0), 4) << "but better than nothing";
 }
 
+TEST_F(SpareChoice, AnUnfitOneAfterALateOne) {
+  for (auto& view : views) view.fitness = Fitness::critical;
+  views[6] = {Fitness::warning, true, false};
+  EXPECT_EQ(best(0), 6);
+  state.lost = {"n6"};
+  EXPECT_EQ(best(0), 4) << "but better than nothing";
+}
+
 TEST_F(SpareChoice, Never) {
-  views[4].fitness = Fitness::critical;
-  EXPECT_EQ(best(0), 7) << "not fit";
+  state.lost = {"n4"};
+  EXPECT_EQ(best(0), 7);
   views[7].numerics_agree = false;
   EXPECT_EQ(best(0), 5) << "other bits";
-  state.lost = {"n3", "n5"};
+  state.lost = {"n3", "n4", "n5"};
   EXPECT_EQ(best(0), 6) << "lost";
   placement = {0, 1, 6};
   EXPECT_EQ(best(0), 2) << "placed; the one whose slot it took is free";
-  state.lost = {"n2", "n3", "n5"};
+  state.lost = {"n2", "n3", "n4", "n5"};
   EXPECT_EQ(best(0), -1);
 }
 
@@ -93,7 +101,7 @@ TEST_F(SpareChoice, FillTakesADifferentSpareForEachSlot) {
   EXPECT_EQ(filled->promotions[1].slot, 2);
   EXPECT_EQ(filled->promotions[1].from, 2);
   EXPECT_EQ(filled->promotions[1].to, 5);
-  views[3].fitness = views[4].fitness = views[5].fitness = views[6].fitness = Fitness::critical;
+  for (const int n : {3, 4, 5, 6}) views[n].numerics_agree = false;
   EXPECT_FALSE(fill(roster, state, placement, views)) << "one spare for two slots";
   state.lost.clear();
   const auto whole = fill(roster, state, placement, views);

@@ -33,6 +33,16 @@ TEST(NodeHealth, IsReadFromTheDoctor) {
   EXPECT_EQ(health.fitness, Fitness::critical);
   EXPECT_EQ(health.why, "disk full");
   EXPECT_EQ(read_health(R"({"fitness":"ok"})", "").fitness, Fitness::ok);
+  const auto found =
+      read_health(R"({"fitness":"critical","why":"x","findings":[{"check":"a","fitness":"ok","says":""},
+      {"check":"b","fitness":"critical","says":"down","advice":""},{"check":"c","fitness":"warning","says":"hot"},
+      {"check":"d","fitness":3},7]})",
+                  "")
+          .findings;
+  ASSERT_EQ(found.size(), 2u) << "those that are bad, as far as they can be read";
+  EXPECT_EQ(found[0].check, "b");
+  EXPECT_EQ(found[0].says, "down");
+  EXPECT_EQ(found[1].fitness, Fitness::warning);
   for (const char* nonsense : {"", "{", "[]", R"({"fitness":"splendid"})", R"({"fitness":3})"}) {
     EXPECT_EQ(read_health(nonsense, "").fitness, Fitness::unknown) << nonsense;
     EXPECT_FALSE(read_health(nonsense, "").why.empty());

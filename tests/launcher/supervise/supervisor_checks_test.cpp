@@ -1,0 +1,110 @@
+// Checks of all nodes before ranks start for the first time: an unfit node gives its slot away, what the
+// nodes have in common refuses none of them, and a check that hangs delays the start by a few seconds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/launcher/fake_cluster.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using test::FakeCluster;
+using test::placement_of;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Fitness = control::NodeHealth::Fitness;
+
+control::NodeHealth finding(const char* check, Fitness fitness = Fitness::critical) {
+  return {fitness, std::string(check) + ": bad", "", {{check, fitness, "bad"}}};
+}
+
+TEST(FirstChecks, EveryNodeIsAskedOnceAndOnlySparesAndOneActiveNodeForTheirNumerics) {
+  FakeCluster c({.slots = 3, .spares = 2});
+  ASSERT_TRUE(c.training(1));
+  std::vector<int> asked, probed;
+  for (const auto& check : c.checks) {
+    asked.insert(asked.end(), check.nodes.begin(), check.nodes.end());
+    if (check.numerics) probed.insert(probed.end(), check.nodes.begin(), check.nodes.end());
+  }
+  EXPECT_THAT(asked, testing::UnorderedElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(probed, testing::UnorderedElementsAre(0, 3, 4));
+  EXPECT_LT(c.now, 1002) << "the start is not delayed";
+  c.new_leader(0);
+  c.run(3);
+  EXPECT_EQ(c.checks.size(), 6u) << "the next leader of the job checks its spares";
+}
+
+TEST(FirstChecks, AnUnfitNodeGivesItsSlotToAFitSpareBeforeRanksStart) {
+  FakeCluster c({.slots = 3, .spares = 3});
+  c.agent(1).health = c.agent(4).health = finding("gpu.count");
+  ASSERT_TRUE(c.training(1));
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n5", "n2"));
+  EXPECT_EQ(c.last("spare_promoted")["from"], "n1");
+  EXPECT_THAT(std::string(c.last("attempt_planned")["because"]), HasSubstr("unfit before the first start"));
+  EXPECT_EQ(c.all("attempt_planned").size(), 1u);
+  c.kill(2);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n5", "n3"));
+  c.kill(0);
+  ASSERT_TRUE(c.training(3)) << "an unfit spare is better than none";
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n1", "n5", "n3"));
+}
+
+TEST(FirstChecks, WhatTheNodesHaveInCommonRefusesNoneAndIsSaidOnce) {
+  for (const bool leader_changes : {false, true}) {
+    FakeCluster c({.slots = 3, .spares = 2});
+    for (int n = 0; n < 5; ++n) c.agent(n).health = finding("net.control");
+    ASSERT_TRUE(c.training(1));
+    EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
+    EXPECT_EQ(c.last("finding_shared")["check"], "net.control");
+    EXPECT_EQ(c.last("finding_shared")["nodes"], 5);
+    if (leader_changes) {
+      c.new_leader(0);
+      c.run(3);
+    }
+    for (const auto& health : c.all("spare_health")) EXPECT_EQ(health["fitness"], "ok");
+    EXPECT_TRUE(c.replayed().pasts["n4"].score(c.now + FakeCluster::unix_offset).clean());
+    c.kill(1);
+    ASSERT_TRUE(c.training(2));
+    EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4", "n2"));
+    EXPECT_EQ(c.all("finding_shared").size(), 1u);
+  }
+}
+
+TEST(FirstChecks, ACheckThatDoesNotAnswerIsUnknownAndDelaysTheStartBySeconds) {
+  FakeCluster c({.slots = 3, .spares = 2});
+  c.agent(1).health.reset();
+  ASSERT_TRUE(c.until(Stage::clearing, 10));
+  EXPECT_GT(c.now, 1004);
+  EXPECT_LT(c.now, 1007);
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
+  EXPECT_THAT(c.all("spare_health"), IsEmpty());
+  c.tell(1, [](Supervisor& s) { s.node_health(1, finding("gpu.count")); });
+  c.run(1);
+  EXPECT_EQ(c.last("spare_health")["node"], "n1") << "it is on record when it comes";
+}
+
+TEST(FirstChecks, AFindingOfMostNodesThatComesLateTakesBackWhatWasSaidOfEach) {
+  FakeCluster c({.slots = 3, .spares = 2});
+  ASSERT_TRUE(c.training(1));
+  for (const int n : {3, 4, 0}) {
+    c.tell(n, [n](Supervisor& s) { s.node_health(n, finding("nic.state")); });
+    c.run(0.2);
+  }
+  EXPECT_EQ(c.last("finding_shared")["check"], "nic.state");
+  for (const char* node : {"n0", "n3", "n4"})
+    EXPECT_NE(c.replayed().health[node].fitness, Fitness::critical) << node;
+  EXPECT_TRUE(c.replayed().pasts["n4"].score(c.now + FakeCluster::unix_offset).clean());
+}
+
+TEST(FirstChecks, NoneWhereTheyAreTurnedOff) {
+  test::Shape setup{.slots = 3, .spares = 2};
+  setup.limits.check_spares_s = 0;
+  FakeCluster c(setup);
+  ASSERT_TRUE(c.training(1));
+  EXPECT_THAT(c.checks, IsEmpty());
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
