@@ -18,6 +18,7 @@
 #include "checkpoint/shards/h5.hpp"
 #include "checkpoint/shards/shard_file.hpp"
 #include "src/base/as_size.hpp"
+#include "src/base/descriptors.hpp"
 #include "src/base/files.hpp"
 #include "src/base/text.hpp"
 
@@ -141,6 +142,7 @@ void say(int pipe, char what, std::string text) {
 
 [[noreturn]] void child(int pipe, const fs::path& step_dir, const Manifest& m,
                         const std::vector<std::string>& names) {
+  close_inherited(pipe);
   // A crash is an answer, not something to look into; and HDF5 may also loop for ever.
   for (const int signal : {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) std::signal(signal, SIG_DFL);
   ::alarm(600);

@@ -9,6 +9,7 @@
 #include "slurm/cluster_cli.hpp"
 #include "slurm/job_env.hpp"
 #include "slurm/tools.hpp"
+#include "src/base/descriptors.hpp"
 #include "src/base/error.hpp"
 #include "src/base/lock_pages.hpp"
 #include "src/base/log.hpp"
@@ -24,8 +25,8 @@ struct AgentOptions {
 RunDir run_dir(const std::string& dir) { return {std::filesystem::absolute(dir).lexically_normal()}; }
 
 int serve_node(const AgentOptions& options) {
-  die_with_guardian();
   log::start("agent " + options.node);
+  raise_descriptor_limit();
   return serve(run_dir(options.dir), options.node, ::getppid());
 }
 
@@ -46,6 +47,7 @@ void add_run(CLI::App& app, int& exit_code) {
   verb->callback([job, &exit_code] {
     log::start_in_background("run");
     lock_all_pages();  // its program lies on shared storage
+    raise_descriptor_limit();
     slurm::find_tools();
     slurm::ClusterCli cluster;
     if (std::filesystem::is_directory(job->file)) {

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/as_size.hpp"
+#include "src/base/descriptors.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
@@ -30,6 +31,7 @@ struct Running {
 };
 
 [[noreturn]] void run_and_exit(const Check& check, int answer) {
+  close_inherited(answer);
   ::setpgid(0, 0);  // its children can be ended with it
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::signal(SIGPIPE, SIG_IGN);
@@ -52,13 +54,11 @@ struct Running {
 Running start(const Check& check) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw system_error("cannot create a pipe", errno);
-  files::Fd reader(ends[0]), writer(ends[1]);
+  files::Fd reader(ends[0]);
+  const files::Fd writer(ends[1]);
   const pid_t pid = ::fork();
   if (pid < 0) throw system_error("cannot start a process for a check", errno);
-  if (pid == 0) {
-    reader.reset();
-    run_and_exit(check, writer.get());
-  }
+  if (pid == 0) run_and_exit(check, writer.get());
   ::setpgid(pid, pid);
   return {pid, std::move(reader), {}, false};
 }

@@ -16,8 +16,9 @@
 namespace holdfast::launcher {
 namespace {
 
-constexpr Millis first_pause{500}, longest_pause{15000};  // before an agent step is started again
-constexpr Millis trial_limit{30000};                      // of a trial step
+constexpr Millis first_pause{500};  // before an agent step is started again
+constexpr Millis longest_pause{600000}, longest_pause_at_first{15000};  // while no agent has answered
+constexpr Millis trial_limit{30000};                                    // of a trial step
 
 /// Of a text; "" when there is none.
 std::string last_line_of(std::string text) {
@@ -107,11 +108,12 @@ bool AgentSteps::shares_step(const std::string& node) const {
 /// every node, `--no-kill` or not (seen: 22.05); without an srun nobody does.
 void AgentSteps::release_started() {
   for (auto& [first, shared] : shared_steps_) {
+    if (shared.pid == 0 || shared.released) continue;
     const bool started = std::ranges::all_of(shared.nodes, [this](const std::string& node) {
       const StepWatch& watch = steps_.at(node).watch;
       return watch.heard_since_start() || steady_seconds() - watch.started_at() >= setup_.patience_s;
     });
-    if (shared.pid == 0 || shared.released || !started) continue;
+    if (!started) continue;
     shared.released = true;
     for (const auto& node : shared.nodes) steps_.at(node).released = true;
     ::kill(-shared.pid, SIGKILL);  // with its child, which ends the step when srun alone is killed
@@ -160,12 +162,15 @@ void AgentSteps::start(const std::vector<std::string>& nodes) {
     shared_steps_[nodes.front()].nodes = nodes;
     shared_steps_[nodes.front()].released = false;
   }
-  try {
-    pid_of(nodes) =
-        children_.start(cluster_.step_command(step), [this, nodes](int status) { ended(nodes, status); });
-  } catch (const Error& error) {
-    log::warn("the agent step on {} cannot be started: {}", slurm::compress(nodes), error.what());
+  const auto failed = [this, nodes](const Error& why) {
+    log::warn("the agent step on {} cannot be started: {}", slurm::compress(nodes), why.what());
     ended(nodes, static_cast<int>(Exit::runtime));
+  };
+  try {
+    pid_of(nodes) = children_.start(cluster_.step_command(step),
+                                    {[this, nodes](int status) { ended(nodes, status); }, failed});
+  } catch (const Error& error) {
+    failed(error);
   }
 }
 
@@ -212,9 +217,11 @@ void AgentSteps::start_later(const std::string& node, int status) {
   Step& step = steps_[node];
   if (step.pid > 0 || step.again) return;
   logs_.ask([log = agent_log(setup_.run, node)] { return last_line_of(log_tail(log)); },
-            [node, status, pause = step.pause](const std::string& said) {
-              log::warn("the agent step on {} ended with {}; starting it again in {} ms{}", node, status,
-                        pause.count(), said.empty() ? "" : "; its log ends with: " + said);
+            [this, node, status, pause = step.pause](const std::string& said) {
+              const bool as_before = std::exchange(steps_[node].said, said) == said;
+              log::warn("the agent step on {} ended with {}; starting it again in {} s{}", node, status,
+                        1e-3 * static_cast<double>(pause.count()),
+                        said.empty() || as_before ? "" : "; its log ends with: " + said);
             });
   step.again = loop_.after(step.pause, [this, node, ended = steady_seconds()] {
     Step& now = steps_[node];
@@ -222,7 +229,7 @@ void AgentSteps::start_later(const std::string& node, int status) {
     // The agent of an earlier step may have answered meanwhile.
     if (!now.watch.reached_within(steady_seconds() - ended, steady_seconds())) start({node});
   });
-  step.pause = std::min(step.pause * 2, longest_pause);
+  step.pause = std::min(step.pause * 2, heard_ ? longest_pause : longest_pause_at_first);
 }
 
 /// Of an agent without an srun only a probe tells.

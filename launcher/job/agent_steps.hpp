@@ -10,7 +10,7 @@
 //   all agents of such a step have answered       its srun is killed, which agents do not notice. It would
 //   end
 //                                                 them all when one of the nodes came back without the step
-//   a node's own step                             another one, after a pause that doubles
+//   a node's own step                             another one, after a pause that doubles, up to ten minutes
 //   a node wants a step (step_watch.hpp)          its own step is killed if there is one, and another one
 //   starts a step, and no agent has ever answered        a trial step on the batch host, whose error is
 //   SLURM's reason;
@@ -56,8 +56,6 @@ class AgentSteps {
   /// The result of a probe of a node's agent.
   void probed(const std::string& node, StepWatch::Probe what);
   const StepWatch& watch(const std::string& node) const { return steps_.at(node).watch; }
-  /// A step of its own tells by its end that its agent is gone; of one that nodes share only a probe tells.
-  bool has_own_step(const std::string& node) const { return steps_.at(node).pid > 0; }
 
   /// A node wants a new step.
   bool misses_agents() const;
@@ -77,6 +75,7 @@ class AgentSteps {
     bool released = false;  ///< its agent is in a step whose srun was killed
     Millis pause;
     control::Loop::Handle again;
+    std::string said;  ///< at the end of its log, when it was told last
     StepWatch watch;
   };
   struct SharedStep {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/agent/ranks/programs.hpp"
+#include "launcher/job/agent_probe.hpp"
 #include "launcher/job/agent_steps.hpp"
 #include "launcher/job/container.hpp"
 #include "launcher/job/job_roster.hpp"
@@ -32,10 +33,8 @@ namespace holdfast::launcher {
 namespace {
 
 using nlohmann::json;
-constexpr Millis steps_limit{10000};                  // for the other steps, once the run is over
-constexpr Millis probe_tick{500}, probe_limit{3000};  // for probes of the agents
-constexpr Millis answering_period{5000};              // between probes of an agent that answers
-constexpr Millis silent_period{1000};                 // between probes of one that does not
+constexpr Millis steps_limit{10000};    // for the other steps, once the run is over
+constexpr Millis probe_tick{500};       // for probes of the agents
 constexpr double shared_start_s = 120;  // then, or after supervise.start_s, a node without an agent gets a
                                         // step of its own
 constexpr double reach_s = 10;          // an agent that answered within this time counts as reached
@@ -68,7 +67,13 @@ class JobMonitor {
         drain_s_(drain_s),
         shutdown_limit_(shutdown_limit),
         teller_(loop_, cluster, std::move(told)) {
-    for (const auto& node : roster.nodes) agents_[node.name].address = node.agent();
+    for (const auto& node : roster.nodes)
+      agents_.try_emplace(
+          node.name, loop_, node.agent(), secret_,
+          AgentProbe::Hooks{[this, name = node.name](StepWatch::Probe what) { steps_.probed(name, what); },
+                            [this](control::Channel& agent) {
+                              if (drain_) request_drain(agent);
+                            }});
   }
 
   /// Has SLURM, or the user who runs this by hand, told the job to end?
@@ -85,13 +90,6 @@ class JobMonitor {
   }
 
  private:
-  struct Agent {
-    control::TcpAddress address;
-    control::ChannelPtr channel;
-    Clock::time_point next_probe;
-    std::string trouble;  ///< why it was not reached last
-  };
-
   /// SIGUSR1: the time limit is near. SIGTERM: the job is cancelled, requeued or preempted. In both cases the
   /// run has drain_s to save its state; then its outcome decides.
   void signalled(int signal) {
@@ -117,10 +115,8 @@ class JobMonitor {
               ends ? "the end" : "back into the queue: the time limit is near");
     drain_ = control::Drain{true, ends ? "SIGTERM" : "SIGUSR1: the time limit is near"};
     drain_watch_ = loop_.every(drain_poll, [this] { follow_record(); });
-    for (auto& [node, agent] : agents_) {
-      agent.channel.reset();
-      probe(node, agent);
-    }
+    for (auto& [node, agent] : agents_)
+      if (control::Channel* channel = agent.channel()) request_drain(*channel);
   }
 
   /// What the event log says, for `then`; shared storage may keep it waiting. Nothing when it cannot be read.
@@ -153,8 +149,7 @@ class JobMonitor {
   void probe_agents() {
     if (!code_ && cut_off()) return leave(static_cast<int>(Exit::transient));
     if (!code_ && steps_.misses_agents() && !reader_.busy_for()) read_record([this] { renew_steps(); });
-    for (auto& [node, agent] : agents_)
-      if (!agent.channel && Clock::now() >= agent.next_probe) probe(node, agent);
+    for (auto& [node, agent] : agents_) agent.tick();
   }
 
   /// A step of a node that trains, as far as is known, is left alone, however long its agent is silent. The
@@ -162,37 +157,6 @@ class JobMonitor {
   void renew_steps() {
     if (!known_) return;
     steps_.renew([this](const std::string& node) { return known_->trains_on(node); });
-  }
-
-  void probe(const std::string& node, Agent& agent) {
-    const auto done = [this, node, &agent](StepWatch::Probe what) {
-      steps_.probed(node, what);
-      const bool calm = what == StepWatch::Probe::answers && steps_.has_own_step(node);
-      agent.next_probe = Clock::now() + (code_ ? probe_tick : calm ? answering_period : silent_period);
-      // Not from inside the channel's own call; and meanwhile a drain may have opened another channel.
-      loop_.post([&agent, over = agent.channel] {
-        if (agent.channel == over) agent.channel.reset();
-      });
-    };
-    agent.channel = control::dial(
-        loop_, agent.address, secret_, probe_limit,
-        {[this, &agent, done] {
-           agent.trouble.clear();
-           if (drain_) request_drain(*agent.channel);
-           agent.channel->close();
-           done(StepWatch::Probe::answers);
-         },
-         nullptr,
-         [&agent, done](const std::string& why) {
-           note_trouble(agent, why);
-           done(control::nobody_listens(why) ? StepWatch::Probe::refuses : StepWatch::Probe::silent);
-         }});
-  }
-
-  /// That nobody listens is usual while agents start.
-  static void note_trouble(Agent& agent, const std::string& why) {
-    if (std::exchange(agent.trouble, why) == why || why == control::refusal()) return;
-    log::warn("no connection to the agent at {}: {}", control::to_text(agent.address), why);
   }
 
   /// Every agent that gets it tells the leader, and the next leader too.
@@ -242,6 +206,7 @@ class JobMonitor {
     drain_watch_.reset();
     drain_limit_.reset();
     limit_ = loop_.after(shutdown_limit_, [this] { loop_.stop(); });  // steps of lost nodes never end
+    for (auto& [node, agent] : agents_) agent.hurry();
     steps_.stop();
   }
 
@@ -252,7 +217,7 @@ class JobMonitor {
   control::Worker reader_{loop_};
   std::optional<RunState> known_;  ///< what the event log said last
   AgentSteps steps_;
-  std::map<std::string, Agent> agents_;  ///< by node
+  std::map<std::string, AgentProbe> agents_;  ///< by node
   std::optional<int> code_;
   std::optional<control::Drain> drain_;      ///< requested from every agent that answers
   std::optional<Clock::time_point> ending_;  ///< when the job was told to end

@@ -6,8 +6,8 @@
 //   answers     the step is fine                                    no
 //   refuses     the node is up, but no agent listens: it came back, at once when it was silent before; else after two
 //               its agent is starting, or the step is ending        refusals, when the step had its time to start
-//   is silent   the node is down or cut off; srun may wait for it   after three silences and 15 s; the next one not before
-//               for ever                                            another 15 s
+//   is silent   the node is down or cut off; srun may wait for it   after three silences and 15 s; each time the node stays
+//               for ever                                            silent the next one waits twice as long
 // clang-format on
 namespace holdfast::launcher {
 
@@ -31,6 +31,7 @@ class StepWatch {
   double started_ = -1, heard_ = -1;
   Probe last_ = Probe::answers;
   int refused_ = 0, silent_ = 0;
+  int in_vain_ = 0;  ///< steps that were started and brought no answer
   bool back_ = false, heard_since_start_ = false;
 };
 

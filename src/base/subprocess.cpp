@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 
 #include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/descriptors.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
@@ -24,19 +24,24 @@ namespace {
 
 constexpr std::size_t capture_limit = 64u << 20;
 constexpr int lowest_priority = 19;
+constexpr std::chrono::milliseconds end_limit{1000};  // of a process after SIGKILL
 
 struct Streams {
   int in = -1, out = -1, err = -1;  ///< -1: inherit
 };
 
 [[noreturn]] void child_main(const Command& command, Streams streams, char* const* places, char* const* argv,
-                             char* const* environment, int report, pid_t parent) {
+                             char* const* environment, int report, pid_t parent, const rlimit& descriptors) {
   // Only async-signal-safe calls from here on: the parent may have threads.
   auto fail = [report] {
     const int error = errno;
     [[maybe_unused]] const auto ignored = ::write(report, &error, sizeof error);
     ::_exit(127);
   };
+  if (streams.in >= 0) ::dup2(streams.in, 0);
+  if (streams.out >= 0) ::dup2(streams.out, 1);
+  if (streams.err >= 0) ::dup2(streams.err, 2);
+  close_inherited(report);  // before anything that may wait for storage
   for (int s = 1; s < NSIG; ++s) ::signal(s, SIG_DFL);
   sigset_t blocked;
   sigemptyset(&blocked);
@@ -44,23 +49,18 @@ struct Streams {
   sigprocmask(SIG_SETMASK, &blocked, nullptr);
   if (command.new_session) ::setsid();
   if (command.low_priority) ::setpriority(PRIO_PROCESS, 0, lowest_priority);
+  ::setrlimit(RLIMIT_NOFILE, &descriptors);
   if (command.die_with_parent) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);  // it died before we asked
   }
   if (!command.folder.empty() && ::chdir(command.folder.c_str()) != 0) fail();
   if (!command.output.empty()) {
-    const int fd = ::open(command.output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    const int fd = ::open(command.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0) fail();
-    streams.out = streams.err = fd;
+    ::dup2(fd, 1);
+    ::dup2(fd, 2);
   }
-  if (streams.in >= 0) ::dup2(streams.in, 0);
-  if (streams.out >= 0) ::dup2(streams.out, 1);
-  if (streams.err >= 0) ::dup2(streams.err, 2);
-  ::fcntl(report, F_SETFD, FD_CLOEXEC);
-  if (report != 3) ::dup3(report, 3, O_CLOEXEC);
-  report = 3;
-  ::syscall(SYS_close_range, 4u, ~0u, 0u);
   int error = ENOENT;
   for (; *places; ++places) {
     if (environment)
@@ -69,8 +69,8 @@ struct Streams {
       ::execvp(*places, argv);
     if (error == ENOENT && errno != ENOTDIR) error = errno;  // of the first that is there
   }
-  [[maybe_unused]] const auto ignored = ::write(3, &error, sizeof error);
-  ::_exit(127);
+  errno = error;
+  fail();
 }
 
 /// In the PATH that it gets, where it gets one; execvpe would take that of this process.
@@ -97,32 +97,24 @@ Error not_started(const std::string& program, int error) {
   return system_error((machine ? "cannot create a process for " : "cannot start ") + program, error);
 }
 
-pid_t spawn(const Command& command, Streams streams) {
+Launched launch(const Command& command, Streams streams) {
   expects(!command.argv.empty(), "a command has a program");
   const std::vector<std::string> names = places_of_program(command);
   const auto argv = pointers(command.argv), places = pointers(names);
   std::vector<char*> environment;
   if (command.environment) environment = pointers(*command.environment);
+  const rlimit descriptors = first_descriptor_limit();
   int report[2];
   if (::pipe2(report, O_CLOEXEC) != 0) throw not_started(command.argv[0], errno);
+  files::Fd reader(report[0]);
+  const files::Fd writer(report[1]);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0)
     child_main(command, streams, places.data(), argv.data(),
-               command.environment ? environment.data() : nullptr, report[1], parent);
-  const int fork_error = errno;
-  ::close(report[1]);
-  const files::Fd reader(report[0]);
-  if (pid < 0) throw not_started(command.argv[0], fork_error);
-  int error = 0;
-  ssize_t n = 0;
-  do n = ::read(reader.get(), &error, sizeof error);
-  while (n < 0 && errno == EINTR);
-  if (n == sizeof error) {
-    ::waitpid(pid, nullptr, 0);
-    throw not_started(command.argv[0], error);
-  }
-  return pid;
+               command.environment ? environment.data() : nullptr, writer.get(), parent, descriptors);
+  if (pid < 0) throw not_started(command.argv[0], errno);
+  return {pid, std::move(reader)};
 }
 
 }  // namespace
@@ -142,7 +134,24 @@ int exit_status(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-pid_t spawn(const Command& command) { return spawn(command, Streams{command.input}); }
+Launched launch(const Command& command) { return launch(command, Streams{command.input}); }
+
+std::optional<Error> why_not_run(int report, const std::string& program) {
+  int error = 0;
+  ssize_t n = 0;
+  do n = ::read(report, &error, sizeof error);
+  while (n < 0 && errno == EINTR);
+  return n == sizeof error ? std::optional(not_started(program, error)) : std::nullopt;
+}
+
+pid_t spawn(const Command& command) {
+  const Launched process = launch(command);
+  if (const auto why = why_not_run(process.report.get(), command.argv[0])) {
+    ::waitpid(process.pid, nullptr, 0);
+    throw Error(*why);
+  }
+  return process.pid;
+}
 
 Finished run(const Command& command, std::chrono::milliseconds limit, const std::string& input) {
   int in[2], out[2], err[2];
@@ -150,7 +159,8 @@ Finished run(const Command& command, std::chrono::milliseconds limit, const std:
     throw system_error("cannot create a pipe", errno);
   files::Fd in_read(in[0]), in_write(in[1]), out_read(out[0]), out_write(out[1]), err_read(err[0]),
       err_write(err[1]);
-  const pid_t pid = spawn(command, {in_read.get(), out_write.get(), err_write.get()});
+  const Launched process = launch(command, {in_read.get(), out_write.get(), err_write.get()});
+  const pid_t pid = process.pid;
   in_read.reset(), out_write.reset(), err_write.reset();
   ::fcntl(in_write.get(), F_SETFL, O_NONBLOCK);
   struct sigaction ignore {
@@ -191,6 +201,7 @@ Finished run(const Command& command, std::chrono::milliseconds limit, const std:
   }
   // Both streams are closed, which a program may do before it ends: the deadline holds here too.
   int status = 0;
+  std::optional<Deadline> last;  // for one that was killed; it may wait in the kernel for longer
   for (;;) {
     const pid_t waited = ::waitpid(pid, &status, WNOHANG);
     if (waited == pid || (waited < 0 && errno != EINTR)) break;
@@ -198,9 +209,16 @@ Finished run(const Command& command, std::chrono::milliseconds limit, const std:
       ::kill(pid, SIGKILL);
       killed = result.timed_out = true;
     }
+    if (killed && !last) last = Deadline::in(end_limit);
+    if (last && last->passed()) {
+      status = SIGKILL;
+      break;
+    }
     ::poll(nullptr, 0, 1);
   }
   ::sigaction(SIGPIPE, &before, nullptr);
+  if (!result.timed_out)
+    if (const auto why = why_not_run(process.report.get(), command.argv[0])) throw Error(*why);
   result.status = exit_status(status);
   return result;
 }

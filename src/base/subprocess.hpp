@@ -9,6 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+
 namespace holdfast {
 
 /// How to start a program. Nothing here is evaluated by a shell.
@@ -28,9 +31,23 @@ struct Command {
 /// folder. A name with a folder is looked for nowhere else. Pure.
 std::vector<std::string> places_in(std::string_view search_path, const std::string& name);
 
-/// Starts the program and returns its pid. Where the environment that it gets has a PATH, it is looked for
-/// there. The caller waits for it. Signals are at their defaults in the child and not blocked (but see
-/// `block_sigterm`), all descriptors above 2 are closed. An Error when the program cannot be started at all.
+/// A process that becomes the program once storage has answered: its folder, its output and the program may
+/// lie on a file system that hangs.
+struct Launched {
+  pid_t pid = 0;
+  files::Fd report;  ///< readable once the process has become the program, or has failed to
+};
+/// Does not wait for storage. Where the environment that the program gets has a PATH, it is looked for there.
+/// Signals are at their defaults in the child and not blocked (but see `block_sigterm`); it has no descriptor
+/// of this process but 0 to 2, from its first moment on, and the limit of open files that this process has
+/// begun with. The caller waits for its end. An Error when no process can be created.
+Launched launch(const Command& command);
+/// Why a process has not become `program`; nothing: it has, or was ended before. `report`: its own; waits
+/// until that is readable.
+std::optional<Error> why_not_run(int report, const std::string& program);
+
+/// The same for a program on storage that answers: returns its pid once it runs. An Error when it cannot be
+/// started at all.
 pid_t spawn(const Command& command);
 
 struct Finished {
@@ -40,7 +57,7 @@ struct Finished {
 };
 
 /// Runs to the end, capturing both streams, at most `limit`; past it the program is killed and `timed_out` is
-/// set.
+/// set. An Error when it cannot be started at all.
 Finished run(const Command& command, std::chrono::milliseconds limit, const std::string& input = {});
 
 /// Exit code, or 128 + signal, of a wait status.

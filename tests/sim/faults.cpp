@@ -206,7 +206,7 @@ void World::fault() {
     case 17: {
       count("ranks cannot be started");
       const bool all = random.chance(0.5);
-      const auto how = static_cast<Node::Starts>(random.below(3));
+      const auto how = static_cast<Node::Starts>(random.below(4));
       for (int i = 0; i < node_count(); ++i)
         if (i == n || all) node(i).starts = how;
       return;

@@ -27,7 +27,8 @@ state in doubt is trusted       | launcher/supervise/supervisor_effects.cpp  | s
 failed starts end the run       | launcher/supervise/budget_table.cpp        | /case Kind::leader_changed:/,/return/ s/return CauseKind::infrastructure;/return CauseKind::program;/
 lines that came too late count  | launcher/supervise/valid_events.cpp        | s/term = first->after->term;/term = seq = INT32_MAX;/
 clears before ranks have ended   | launcher/agent/daemon/agent_orders.cpp       | s/if (end_older(clearing_, SIGKILL, to_pmix, clear_orphans_) \&\& leaving_.empty())/end_older(clearing_, SIGKILL, to_pmix, clear_orphans_); if (true)/
-starts ranks again              | launcher/agent/daemon/agent_ranks.cpp        | s/if (rank.started || rank.ended || rank.failed) return;//
+starts ranks again              | launcher/agent/daemon/agent_ranks.cpp        | s/if (rank.pid > 0 || rank.ended || rank.failed) return;//
+forgets what has not begun      | launcher/agent/daemon/agent_orders.cpp       | s/rank.attempt < attempt \&\& rank.lives()/rank.attempt < attempt \&\& rank.started \&\& !rank.ended/
 forgets the ranks of the last   | launcher/agent/daemon/agent.cpp              | s/^  adopt_what_runs();//
 forgets the term of the last    | launcher/agent/daemon/agent.cpp              | s/^    remember_term(scratch_, hello.term);//
 a beat waits for storage (B.2)   | launcher/agent/daemon/agent_orders.cpp       | s/^Beat Agent::beat() const {/&\n  files::is_there(run_.result());/

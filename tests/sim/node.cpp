@@ -16,6 +16,8 @@ using launcher::RunProcess;
 
 namespace {
 
+constexpr int cannot_run = 127;
+
 std::string value_of(const Command& command, std::string_view name) {
   for (const std::string_view entry : *command.environment)
     if (entry.starts_with(name) && entry.substr(name.size()).starts_with('='))
@@ -146,8 +148,10 @@ void Node::in_agent(double seconds, std::function<void()> what) {
   world_.timeline.after(seconds, [process = agent->process, what = std::move(what)] { run(process, what); });
 }
 
-pid_t Node::start(Command command, std::function<void(int)> ended) {
-  if (starts == Starts::fail) throw Error(Exit::runtime, "cannot create a process", "no memory is left");
+pid_t Node::start(Command command, launcher::ChildHooks hooks) {
+  const Error failure(Exit::runtime, "cannot create a process", "no memory is left");
+  const bool fails_later = starts == Starts::fail && world_.random.chance(0.5);
+  if (starts == Starts::fail && !fails_later) throw Error(failure);
   const pid_t pid = next_pid_++;
   const bool is_pmix = command.argv.front() == launcher::pmix_program;
   Child& child = children_[pid];
@@ -155,11 +159,32 @@ pid_t Node::start(Command command, std::function<void(int)> ended) {
                  is_pmix ? -1 : number_of(command, "HOLDFAST_RANK"), true, command.argv.front()};
   child.process = std::make_shared<Process>(number_);
   child.parent = agent->process;
-  watched_[pid] = [this, pid, ended = std::move(ended)] {
-    const int status = *children_.at(pid).status;
+  child.begins = true;
+  watched_[pid] = [this, pid, hooks, failure, fails_later] {
+    const Child gone = children_.at(pid);
     children_.erase(pid);
-    ended(status);
+    if (fails_later && gone.status == cannot_run) return hooks.failed(failure);
+    if (gone.begins && hooks.runs) hooks.runs();
+    hooks.ended(*gone.status);
   };
+  const double waits_s = starts == Starts::wait ? world_.random.between(0.1, 12) : 0;
+  world_.timeline.after(waits_s, [this, pid, command, hooks, fails_later] {
+    if (fails_later)
+      ends(pid, cannot_run);
+    else
+      becomes_its_program(pid, command, hooks);
+  });
+  return pid;
+}
+
+/// Unless it was killed before.
+void Node::becomes_its_program(pid_t pid, const Command& command, const launcher::ChildHooks& hooks) {
+  const auto found = children_.find(pid);
+  if (found == children_.end() || found->second.killed || found->second.status) return;
+  Child& child = found->second;
+  child.begins = false;
+  const bool is_pmix = child.facts.rank < 0;
+  if (hooks.runs) run(child.parent, hooks.runs);
   if (starts == Starts::hang && !is_pmix)
     world_.timeline.after(world_.random.between(0.1, 12), [this, pid] {
       if (const auto rank = children_.find(pid); rank != children_.end() && !rank->second.status)
@@ -170,7 +195,6 @@ pid_t Node::start(Command command, std::function<void(int)> ended) {
     serve_pmix(child, command.argv);
   else if (!is_pmix)
     child.rank = world_.training->start(place_of(command, world_.bug), child.process);
-  return pid;
 }
 
 /// It says soon that its ranks may be started.
@@ -272,10 +296,15 @@ bool Node::signal(pid_t pid, int signal) {
   return true;
 }
 
-std::vector<RunProcess> Node::processes(bool) const {
+std::vector<RunProcess> Node::processes(bool orphans) const {
   std::vector<RunProcess> out;
-  for (const auto& [pid, child] : children_)
-    if (child.process->alive) out.push_back(child.facts);
+  for (const auto& [pid, child] : children_) {
+    if (!child.process->alive) continue;
+    if (!child.begins || child.parent == agent->process)
+      out.push_back(child.facts);
+    else if (orphans)  // whose it is cannot be seen
+      out.push_back({pid, 0, -1, true, ""});
+  }
   return out;
 }
 

@@ -38,8 +38,8 @@ class Node final : public launcher::NodeSystem {
   bool powered = true;
   bool clears = true;  ///< its processes can be ended
   /// Processes that are started do what they are for; they do nothing, and ranks then end; none can be
-  /// started.
-  enum class Starts { work, hang, fail };
+  /// started; they wait for storage before they become their programs.
+  enum class Starts { work, hang, fail, wait };
   Starts starts = Starts::work;
   std::unique_ptr<AgentProcess> agent;
   std::map<std::pair<int, int>, LocalCopy> local;
@@ -56,7 +56,7 @@ class Node final : public launcher::NodeSystem {
   void pmix_ends(int status);
 
   // What the agent has of its node.
-  pid_t start(Command command, std::function<void(int status)> ended) override;
+  pid_t start(Command command, launcher::ChildHooks hooks) override;
   void watch(pid_t pid, std::function<void()> ended) override;
   bool awaits(pid_t pid) const override { return watched_.contains(pid); }
   bool is_guardians(pid_t pid) const override;
@@ -79,12 +79,14 @@ class Node final : public launcher::NodeSystem {
   struct Child {
     launcher::RunProcess facts;
     ProcessPtr process;
-    ProcessPtr parent;  ///< the agent; dead: the guardian
+    ProcessPtr parent;    ///< the agent; dead: the guardian
+    bool begins = false;  ///< it has not become its program
     bool killed = false;
     std::optional<int> status;
     RankPtr rank;
     std::shared_ptr<Link> pmix;
   };
+  void becomes_its_program(pid_t pid, const Command& command, const launcher::ChildHooks& hooks);
   void serve_pmix(Child& server, const std::vector<std::string>& argv);
   void kill(pid_t pid, int status);
   void ends(pid_t pid, int status);

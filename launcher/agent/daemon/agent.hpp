@@ -110,7 +110,8 @@ class Agent {
   void keep_metrics(LocalRank& rank, const control::RankMetrics& said);
   void vote(const control::RankVote& vote);
   void tell_votes(int attempt, std::int64_t step);
-  void rank_is_up(LocalRank& rank, pid_t pid);
+  void rank_is_up(int rank, int attempt);
+  void rank_has_no_program(int rank, int attempt, const Error& why);
   void rank_is_gone(int rank, int attempt, int status);
   void look_at_leftovers(int rank, int attempt, const std::shared_ptr<LeftoverWatch>& watch);
   void tell_end(int rank, int attempt, int status, const std::string& said);

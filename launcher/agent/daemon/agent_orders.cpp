@@ -75,7 +75,7 @@ void Agent::clear(int attempt) {
     if (Mover* mover = system_.mover()) mover->give_up_fetches();
   }
   for (const auto& [number, rank] : ranks_)
-    if (rank.attempt < attempt && rank.started && !rank.ended) leaving_.insert(rank.pid);
+    if (rank.attempt < attempt && rank.lives()) leaving_.insert(rank.pid);
   ranks_.forget_older(attempt);
   votes_.forget_older(attempt);
   if (starting_ && starting_->attempt < attempt) starting_.reset(), pmix_variables_.clear(), pmix_.reset();

@@ -29,12 +29,20 @@ constexpr Millis slurm_first{1000};                // SLURM signals one node aft
 constexpr Millis leftover_poll{static_cast<int>(1e3 * LeftoverWatch::look_every_s)};
 }  // namespace
 
-void Agent::rank_is_up(LocalRank& rank, pid_t pid) {
-  if (rank.started) return;
-  rank.started = true;
-  rank.pid = pid;
-  tell_leader(RankStarted{rank.rank, rank.attempt, pid});
-  if (drain_ && drain_->stop) ask_ranks_to_end();
+void Agent::rank_is_up(int number, int attempt) {
+  LocalRank* rank = ranks_.find(number, attempt);
+  if (!rank || rank->started || rank->ended) return;
+  rank->started = true;
+  tell_leader(RankStarted{number, attempt, rank->pid});
+  if ((drain_ && drain_->stop) || asked_at_) ask_ranks_to_end();
+}
+
+/// No process became its program.
+void Agent::rank_has_no_program(int number, int attempt, const Error& why) {
+  LocalRank* rank = ranks_.find(number, attempt);
+  if (!rank || rank->failed) return;
+  rank->pid = 0;
+  tell_leader(*(rank->failed = RankFailed{number, attempt, cannot_start, why.what()}));
 }
 
 void Agent::rank_is_gone(int number, int attempt, int status) {
@@ -271,7 +279,7 @@ void Agent::start_rank(int number) {
       (speaks_mpi(config_.rank) && variables == pmix_variables_.end()))
     return;
   LocalRank& rank = ranks_.at(number, order.attempt);
-  if (rank.started || rank.ended || rank.failed) return;
+  if (rank.pid > 0 || rank.ended || rank.failed) return;
   RankEnv at{number,
              static_cast<int>(order.nodes.size()) * order.ranks_per_node,
              local_rank,
@@ -298,15 +306,18 @@ void Agent::start_rank(int number) {
     files::replace_atomically(scratch_.key(number), to_hex(rank_key(secret_, {number, order.attempt})) + "\n",
                               files::for_owner);
     command.output = spooled(scratch_, run_, rank_log(run_, order.attempt, number));
-    const auto ended = [this, number, attempt = order.attempt](int status) {
-      rank_is_gone(number, attempt, status);
-    };
-    const auto warm = warm_ ? warm_->start(command, ended) : std::nullopt;
-    const pid_t pid = warm ? *warm : system_.start(command, ended);
-    rank_is_up(rank, pid);
-    keep_record({number, order.attempt, pid, {}});
+    const ChildHooks hooks{
+        [this, number, attempt = order.attempt](int status) { rank_is_gone(number, attempt, status); },
+        [this, number, attempt = order.attempt](const Error& why) {
+          rank_has_no_program(number, attempt, why);
+        },
+        [this, number, attempt = order.attempt] { rank_is_up(number, attempt); }};
+    const auto warm = warm_ ? warm_->start(command, hooks.ended) : std::nullopt;
+    rank.pid = warm ? *warm : system_.start(command, hooks);
+    keep_record({number, order.attempt, rank.pid, {}});
+    if (warm) rank_is_up(number, order.attempt);
   } catch (const Error& error) {
-    tell_leader(*(rank.failed = RankFailed{number, order.attempt, cannot_start, error.what()}));
+    rank_has_no_program(number, order.attempt, error);
   }
 }
 
@@ -407,9 +418,11 @@ void Agent::start_pmix(const StartRanks& order) {
         order);
     command.output = spooled(scratch_, run_, attempt_logs(run_, order.attempt) / ("pmix-" + node_ + ".log"));
     command.block_sigterm = true;  // until it ignores the signal itself
-    system_.start(command, [this, attempt = order.attempt](int status) {
-      pmix_is_gone(attempt, fmt::format("it ended with status {}", status));
-    });
+    system_.start(command,
+                  {[this, attempt = order.attempt](int status) {
+                     pmix_is_gone(attempt, fmt::format("it ended with status {}", status));
+                   },
+                   [this, attempt = order.attempt](const Error& why) { pmix_is_gone(attempt, why.what()); }});
     pmix_attempt_ = order.attempt;
   } catch (const Error& error) {
     pmix_is_gone(order.attempt, error.what());
@@ -423,7 +436,7 @@ void Agent::pmix_is_gone(int attempt, const std::string& why) {
   std::vector<LocalRank*> not_started;
   for (int i = 0; starting_ && i < starting_->ranks_per_node; ++i) {
     LocalRank& rank = ranks_.at(starting_->slot * starting_->ranks_per_node + i, attempt);
-    if (!rank.started && !rank.failed) not_started.push_back(&rank);
+    if (rank.pid <= 0 && !rank.failed) not_started.push_back(&rank);
   }
   if (not_started.empty() && !ranks_.any_lives()) return;
   log::error("the PMIx server of attempt {} has ended: {}", attempt, why);

@@ -27,6 +27,7 @@
 #include "slurm/job_env.hpp"
 #include "slurm/tools.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/descriptors.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/lock_pages.hpp"
@@ -164,6 +165,7 @@ int guard(const RunDir& run, const std::string& node) {
   const bool reaches_slurm = slurm::find_tools();
   name_python_folder();
   run_resident(scratch, run, node);
+  raise_descriptor_limit();  // here, as the limit lasts through run_resident()
   log_to_memory(scratch, run, node);
   if (!reaches_slurm)
     log::warn(
@@ -179,15 +181,16 @@ int guard(const RunDir& run, const std::string& node) {
   const auto gpu_job_mapping = map_gpus(scratch, run);
   std::deque<Clock::time_point> starts;
   for (;;) {
-    serving = spawn({{this_program().string(), "agent", run.path.string(), "--node", node, "--serve"},
-                     {},
-                     {},
-                     {},
-                     false});
+    Command agent;
+    agent.argv = {this_program().string(), "agent", run.path.string(), "--node", node, "--serve"};
+    agent.die_with_parent = true;
+    const Launched process = launch(agent);
+    serving = process.pid;
     starts.push_back(Clock::now());
     const int status = wait_for_agent(scratch, serving, awaited);
     serving = 0;
     if (!WIFSIGNALED(status)) {
+      if (const auto why = why_not_run(process.report.get(), agent.argv[0])) throw Error(*why);
       if (status != 0) copy_last_logs(scratch, run);
       return exit_status(status);
     }
@@ -203,12 +206,6 @@ void tell_guardian(pid_t guardian, bool over) {
   sigval value{};
   value.sival_int = over;
   ::sigqueue(guardian, liveness(), value);
-}
-
-void die_with_guardian() {
-  const pid_t guardian = ::getppid();
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != guardian) ::raise(SIGKILL);
 }
 
 }  // namespace holdfast::launcher

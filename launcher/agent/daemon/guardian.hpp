@@ -16,10 +16,9 @@ namespace holdfast::launcher {
 inline int slurms_sigterm() { return SIGRTMIN; }
 
 /// Returns the serving agent's exit code once it has ended on purpose. A dead one (ended by a signal) is
-/// replaced, at most ten times a minute; so is one whose loop has stood still for stuck_agent_s.
+/// replaced, at most ten times a minute; so is one whose loop has stood still for stuck_agent_s. An agent
+/// does not outlive its guardian.
 int guard(const RunDir& run, const std::string& node);
-/// Called by the serving agent, which must not outlive its guardian.
-void die_with_guardian();
 /// Called by the serving agent from its loop, more often than once a second from the first time on; `over`:
 /// no more, because it ends. Liveness is told by a signal with a value.
 void tell_guardian(pid_t guardian, bool over = false);

@@ -51,7 +51,7 @@ void inject_at_node(const control::Inject& fault, NodeSystem& node, const RunDir
     Command command;
     command.argv = {"/bin/sh", "-c", wake};
     command.new_session = true;
-    node.start(command, [](int) {});
+    node.start(command, {[](int) {}});
     ::kill(::getpid(), SIGSTOP);
   }
 }

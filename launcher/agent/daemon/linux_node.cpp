@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "launcher/agent/daemon/agent_port.hpp"
 #include "launcher/agent/daemon/guardian.hpp"
 #include "launcher/agent/daemon/inject.hpp"
@@ -37,18 +39,27 @@ LinuxNode::LinuxNode(control::RealLoop& loop, RunDir run, std::string node, pid_
   }
 }
 
-pid_t LinuxNode::start(Command command, std::function<void(int status)> ended) {
+pid_t LinuxNode::start(Command command, ChildHooks hooks) {
   auto& program = command.argv.front();
+  auto will_be = command.environment ? process_said_by(*command.environment) : std::nullopt;
+  if (will_be) will_be->name = program;
   if (program == "holdfast-train" || program == pmix_program) program = find_program(program).string();
-  return children_.start(command, std::move(ended));
+  const pid_t pid = children_.start(command, std::move(hooks));
+  std::erase_if(beginning_, [this](const auto& one) { return !children_.begins(one.first); });
+  if (will_be) will_be->pid = pid, beginning_[pid] = *will_be;
+  return pid;
 }
 
-bool LinuxNode::is_guardians(pid_t pid) const { return parent_of(pid) == ::getppid(); }
+bool LinuxNode::is_guardians(pid_t pid) const { return guardian_ > 0 && parent_of(pid) == guardian_; }
 
 bool LinuxNode::signal(pid_t pid, int signal) { return ::kill(pid, signal) == 0; }
 
 std::vector<RunProcess> LinuxNode::processes(bool orphans) const {
-  return processes_of(run_, node_, orphans ? guardian_ : 0);
+  auto found = processes_of(run_, node_, orphans ? guardian_ : 0);
+  for (const auto& [pid, process] : beginning_)
+    if (children_.begins(pid) && std::ranges::none_of(found, [&](const auto& p) { return p.pid == pid; }))
+      found.push_back(process);
+  return found;
 }
 
 control::Loop::Handle LinuxNode::stacks(pid_t pid, const std::filesystem::path& log,

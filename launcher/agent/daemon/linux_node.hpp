@@ -15,7 +15,7 @@ class LinuxNode final : public NodeSystem {
             const config::RunConfig& config, const config::ClusterFacts& cluster, const Roster& roster,
             const control::Key& secret);
 
-  pid_t start(Command command, std::function<void(int status)> ended) override;
+  pid_t start(Command command, ChildHooks hooks) override;
   void watch(pid_t pid, std::function<void()> ended) override { children_.watch(pid, std::move(ended)); }
   bool awaits(pid_t pid) const override { return children_.awaits(pid); }
   bool is_guardians(pid_t pid) const override;
@@ -48,6 +48,7 @@ class LinuxNode final : public NodeSystem {
   std::string local_;  ///< checkpoint.local
   std::unique_ptr<Mover> mover_;
   Children children_;
+  std::map<pid_t, RunProcess> beginning_;  ///< what becomes of processes: by it they can be ended before
   NodeChecker checker_;
   OutsideLook outside_;
 };

@@ -59,8 +59,7 @@ std::vector<control::RankProgress> LocalRanks::live(int attempt) const {
 }
 
 bool LocalRanks::any_lives() const {
-  return std::any_of(begin(), end(),
-                     [](const auto& entry) { return entry.second.started && !entry.second.ended; });
+  return std::any_of(begin(), end(), [](const auto& entry) { return entry.second.lives(); });
 }
 
 std::size_t LocalRanks::living(int attempt) const {

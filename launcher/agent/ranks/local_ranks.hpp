@@ -12,9 +12,9 @@ namespace holdfast::launcher {
 
 struct LocalRank {
   int rank = -1, attempt = 0;
-  pid_t pid = 0;
-  bool started = false, ended = false;
-  bool asked = false;  ///< to end, by SIGTERM
+  pid_t pid = 0;                        ///< of its process; 0: there is none
+  bool started = false, ended = false;  ///< it has become its program; it has ended
+  bool asked = false;                   ///< to end, by SIGTERM
   control::RankProgress progress;
   std::optional<Clock::time_point> heard;  ///< when its process last said anything; nothing: it never did
   Clock::time_point moved;                 ///< when its step or phase last changed
@@ -25,6 +25,7 @@ struct LocalRank {
   std::optional<control::RankFinished> finished;
   std::optional<control::RankFailed> failed;
   std::optional<control::RankExited> exited;
+  bool lives() const { return pid > 0 && !ended; }
   /// It says where it is.
   bool reports() const {
     return heard && (progress.step >= 0 || progress.phase != control::Phase::starting || progress.moves > 0);
@@ -43,7 +44,7 @@ class LocalRanks {
   /// All that a leader that has just taken over must be told, in order; VoteMerger has the votes.
   std::vector<control::Message> state_messages() const;
   std::vector<control::RankProgress> live(int attempt) const;
-  bool any_lives() const;
+  bool any_lives() const;  ///< also one that has not become its program yet
   /// Ranks of the attempt that have not ended.
   std::size_t living(int attempt) const;
   /// Sends it to every rank of the attempt that is connected.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent/ranks/children.hpp"
 #include "launcher/agent/ranks/outside_look.hpp"
 #include "launcher/agent/ranks/run_processes.hpp"
 #include "src/base/subprocess.hpp"
@@ -21,7 +22,7 @@ class NodeSystem {
   virtual ~NodeSystem() = default;
 
   /// As Children::start(); programs of ours are found beside this one.
-  virtual pid_t start(Command command, std::function<void(int status)> ended) = 0;
+  virtual pid_t start(Command command, ChildHooks hooks) = 0;
   /// As Children::watch() and Children::awaits().
   virtual void watch(pid_t pid, std::function<void()> ended) = 0;
   virtual bool awaits(pid_t pid) const = 0;
@@ -29,7 +30,8 @@ class NodeSystem {
   virtual bool is_guardians(pid_t pid) const = 0;
   /// False: there is no such process.
   virtual bool signal(pid_t pid, int signal) = 0;
-  /// As processes_of(); `orphans`: with the other children of the guardian.
+  /// As processes_of(), with those that this agent has started and that have not become their programs yet;
+  /// `orphans`: with the other children of the guardian.
   virtual std::vector<RunProcess> processes(bool orphans) const = 0;
   /// As Children::cpu_seconds_of().
   virtual std::optional<double> cpu_seconds_of(pid_t) const { return {}; }

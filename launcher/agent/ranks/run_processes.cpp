@@ -31,6 +31,17 @@ std::optional<std::string_view> value_in(std::string_view block, std::string_vie
   return std::nullopt;
 }
 
+/// Attempt and rank, or nothing.
+std::optional<RunProcess> said_in(std::string_view block) {
+  const auto attempt = value_in(block, "HOLDFAST_ATTEMPT");
+  if (!attempt) return std::nullopt;
+  RunProcess p;
+  std::from_chars(attempt->data(), attempt->data() + attempt->size(), p.attempt);
+  if (const auto rank = value_in(block, "HOLDFAST_RANK"))
+    std::from_chars(rank->data(), rank->data() + rank->size(), p.rank);
+  return p;
+}
+
 /// A file of /proc/PID; empty when the process is gone, a zombie (its environment), or not ours.
 std::string proc_file(const std::string& pid, const char* file) {
   const int fd = ::open(("/proc/" + pid + "/" + file).c_str(), O_RDONLY | O_CLOEXEC);
@@ -104,16 +115,12 @@ std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node,
   std::map<int, RunProcess> ours;
   std::map<int, int> others;  // and their parents
   each_process([&](int pid, const std::string& block) {
-    const auto dir = value_in(block, "HOLDFAST_RUN_DIR"), where = value_in(block, "HOLDFAST_NODE"),
-               attempt = value_in(block, "HOLDFAST_ATTEMPT");
-    if (!dir || !where || !attempt || *dir != run.path.string() || *where != node) {
+    const auto dir = value_in(block, "HOLDFAST_RUN_DIR"), where = value_in(block, "HOLDFAST_NODE");
+    if (!dir || !where || !said_in(block) || *dir != run.path.string() || *where != node) {
       if (!state_of(pid).starts_with("Z")) others[pid] = parent_of(pid);
       return true;
     }
-    RunProcess& p = ours[pid];
-    std::from_chars(attempt->data(), attempt->data() + attempt->size(), p.attempt);
-    if (const auto rank = value_in(block, "HOLDFAST_RANK"))
-      std::from_chars(rank->data(), rank->data() + rank->size(), p.rank);
+    ours[pid] = *said_in(block);
     return true;
   });
   // A process that has been killed has no environment any more while it is still leaving.
@@ -157,6 +164,14 @@ std::vector<Leftover> processes_of_rank(const RunDir& run, const std::string& no
     if (p.rank == rank && p.attempt == attempt)
       out.push_back({p.pid, p.name, cpu_seconds(p.pid), has_gpu(p.pid)});
   return out;
+}
+
+std::optional<RunProcess> process_said_by(const std::vector<std::string>& environment) {
+  std::string block;
+  for (const auto& entry : environment) block += entry + '\0';
+  auto p = said_in(block);
+  if (p) p->leads_session = true;
+  return p;
 }
 
 bool lives_here(const RunDir& run) {

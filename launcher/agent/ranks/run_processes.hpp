@@ -1,6 +1,7 @@
 #pragma once
 // Fencing on a node: processes of older attempts are found, whoever started them. All throw Error where
 // this process has no file descriptor or memory left to look.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct RunProcess {
 std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node, int guardian = 0);
 /// Those of the run that belong to a rank, with what they have used.
 std::vector<Leftover> processes_of_rank(const RunDir& run, const std::string& node, int rank, int attempt);
+/// What a process with this environment will be; nothing: it belongs to no attempt.
+std::optional<RunProcess> process_said_by(const std::vector<std::string>& environment);
 /// Is there a process of the run, of any node and attempt?
 bool lives_here(const RunDir& run);
 /// The parent of a process; -1: there is no such process.

@@ -106,18 +106,27 @@ void WarmRanks::start_one() {
     one->input = files::Fd(ends[1]);
     Command command = command_;
     command.input = read_end.get();
-    one->pid = system_.start(std::move(command), [this, one](int status) {
+    const auto ended = [this, one](int status) {
       if (one->ended) return one->ended(status);
       std::erase(waiting_, one);
       if (status != 0 && count_ > 0)
         log::warn("an interpreter of rank.warm ended with status {}: ranks start without", status);
       count_ = 0;
-    });
+    };
+    const auto failed = [this, one](const Error& why) {
+      std::erase(waiting_, one);
+      none_waits(why);
+    };
+    one->pid = system_.start(std::move(command), {ended, failed, [one] { one->runs = true; }});
     waiting_.push_back(std::move(one));
   } catch (const Error& error) {
-    log::warn("no interpreter waits for a rank (rank.warm): {}", error.what());
-    count_ = 0;
+    none_waits(error);
   }
+}
+
+void WarmRanks::none_waits(const Error& why) {
+  if (count_ > 0) log::warn("no interpreter waits for a rank (rank.warm): {}", why.what());
+  count_ = 0;
 }
 
 void WarmRanks::end() {
@@ -127,9 +136,10 @@ void WarmRanks::end() {
 }
 
 std::optional<pid_t> WarmRanks::start(const Command& command, std::function<void(int)> ended) {
-  if (waiting_.empty()) return std::nullopt;
-  const auto one = waiting_.front();
-  waiting_.pop_front();
+  const auto found = std::ranges::find_if(waiting_, [](const auto& waiting) { return waiting->runs; });
+  if (found == waiting_.end()) return std::nullopt;
+  const auto one = *found;
+  waiting_.erase(found);
   nlohmann::json rank = {{"program", program_->program},
                          {"module", program_->module},
                          {"arguments", program_->arguments},

@@ -6,6 +6,7 @@
 //
 //   a waiting one     then
 //   is taken          the next one is started after `pause`, when the attempt has its own start behind it
+//   does not run yet  it is not taken: storage keeps it waiting
 //   ends              none is started any more: a module breaks the interpreter, and ranks start without
 //   is not needed     end(): it is killed, as it may be in the midst of an import
 //   loses its agent   it reads the end of its input, and ends
@@ -39,11 +40,13 @@ class WarmRanks {
  private:
   struct Waiting {
     pid_t pid = 0;
-    files::Fd input;  ///< its stdin: closed, it ends
+    bool runs = false;  ///< it is an interpreter, and waits for no storage to become one
+    files::Fd input;    ///< its stdin: closed, it ends
     std::function<void(int)> ended;
   };
   void fill();
   void start_one();
+  void none_waits(const Error& why);
 
   control::Loop& loop_;
   NodeSystem& system_;

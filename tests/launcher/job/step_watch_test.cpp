@@ -50,15 +50,23 @@ TEST(StepWatch, ASilentNodeIsTriedAgainNowAndThen) {
   StepWatch watch;
   watch.started(0);
   watch.probed(Probe::answers, 1);
-  int steps = 0;
-  for (double now = 2; now < 122; ++now) {
-    watch.probed(Probe::silent, now);
-    if (!watch.wants_new_step(now)) continue;
-    ++steps;
-    watch.started(now);
-  }
-  EXPECT_GE(steps, 6);
-  EXPECT_LE(steps, 8);
+  const auto steps_between = [&watch](double begin, double end) {
+    int steps = 0;
+    for (double now = begin; now < end; ++now) {
+      watch.probed(Probe::silent, now);
+      if (!watch.wants_new_step(now)) continue;
+      ++steps;
+      watch.started(now);
+    }
+    return steps;
+  };
+  EXPECT_EQ(steps_between(2, 122), 3) << "after 15, 30 and 60 s";
+  EXPECT_LE(steps_between(122, 86400), 94) << "and at last every 16 minutes";
+  watch.probed(Probe::refuses, 86401);
+  EXPECT_TRUE(watch.wants_new_step(86401)) << "it is back";
+  watch.started(86401);
+  watch.probed(Probe::answers, 86402);
+  EXPECT_EQ(steps_between(86403, 86423), 1) << "and is looked after as at first";
 }
 
 }  // namespace

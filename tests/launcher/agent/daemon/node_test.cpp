@@ -1,7 +1,9 @@
 // The agent's ranks on its node: how they are started, watched, found again, and ended.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "launcher/agent/daemon/linux_node.hpp"
@@ -222,6 +224,26 @@ class OldProcesses : public testing::Test {
   std::vector<pid_t> started_;
 };
 
+TEST_F(OldProcesses, AreFoundBeforeTheyHaveBecomeTheirPrograms) {
+  const auto pipe = folder_.path / "output";  // opening it waits for a reader
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  Command command;
+  command.argv = {"/bin/sleep", "100"};
+  command.environment = {"HOLDFAST_RUN_DIR=" + run_.path.string(), "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=3",
+                         "HOLDFAST_RANK=12"};
+  command.output = pipe;
+  const pid_t pid = node_.start(command, {[](int) {}});
+  started_.push_back(pid);
+  EXPECT_THAT(processes_of(run_, "n1"), testing::IsEmpty()) << "its environment is still this process's";
+  const auto found = node_.processes(false);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].pid, pid);
+  EXPECT_EQ(found[0].attempt, 3);
+  EXPECT_EQ(found[0].rank, 12);
+  EXPECT_EQ(kill_older(node_, 4, SIGKILL, SIGKILL, false), 1);
+  EXPECT_EQ(ended_by(pid), SIGKILL);
+}
+
 TEST_F(OldProcesses, AreFoundByTheirEnvironmentAndEnded) {
   const std::string dir = "HOLDFAST_RUN_DIR=" + run_.path.string();
   const pid_t first = sleeper({dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1"});
@@ -332,7 +354,7 @@ class ChildrenTest : public testing::Test {
   std::optional<int> status_of(const std::string& script) {
     std::optional<int> out;
     loop.call([&] {
-      children.start({{"/bin/sh", "-c", script}, {}, {}, {}, false}, [&](int status) { out = status; });
+      children.start({{"/bin/sh", "-c", script}, {}, {}, {}, false}, {[&](int status) { out = status; }});
     });
     loop.until([&] { return out.has_value(); });
     return out;
@@ -347,10 +369,43 @@ TEST_F(ChildrenTest, ExitCodeOrSignal) {
   EXPECT_EQ(status_of("exit 7"), 7);
   EXPECT_EQ(status_of("kill -9 $$"), 137);
   EXPECT_EQ(status_of("kill -TERM $$"), 143);
-  loop.call([this] {
-    EXPECT_THROW(children.start({{"/no/such/program"}, {}, {}, {}, false}, [](int) { ADD_FAILURE(); }),
-                 Error);
+}
+
+TEST_F(ChildrenTest, AProgramThatCannotBeStarted) {
+  std::string why;
+  loop.call([&] {
+    children.start(
+        {{"/no/such/program"}, {}, {}, {}, false},
+        {[](int) { ADD_FAILURE(); }, [&](const Error& error) { why = error.what(); }, [] { ADD_FAILURE(); }});
   });
+  ASSERT_TRUE(loop.until([&] { return !why.empty(); }));
+  EXPECT_THAT(why, testing::HasSubstr("cannot start /no/such/program (No such file"));
+}
+
+TEST_F(ChildrenTest, TheLoopDoesNotWaitForAProcessThatWaitsForStorage) {
+  const control::test::Folder folder;
+  const auto pipe = folder.path / "output";  // opening it waits for a reader
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  Command command;
+  command.argv = {"/bin/sh", "-c", "exit 7"};
+  command.output = pipe;
+  pid_t first = 0, second = 0;
+  std::vector<std::string> heard;
+  const auto hooks = [&](const std::string& name) {
+    return ChildHooks{[&heard, name](int status) { heard.push_back(name + " " + std::to_string(status)); },
+                      [](const Error&) { ADD_FAILURE(); }, [&heard, name] { heard.push_back(name); }};
+  };
+  loop.call([&] { first = children.start(command, hooks("first")); });
+  loop.settle();
+  EXPECT_TRUE(loop.call([&] { return heard.empty() && children.begins(first) && children.awaits(first); }));
+  ::kill(first, SIGKILL);
+  ASSERT_TRUE(loop.until([&] { return heard.size() == 2; }));
+  EXPECT_THAT(loop.call([&] { return std::exchange(heard, {}); }), ElementsAre("first", "first 137"));
+  loop.call([&] { second = children.start(command, hooks("second")); });
+  const files::Fd reader = files::open(pipe, O_RDONLY);
+  ASSERT_TRUE(loop.until([&] { return heard.size() == 2; }));
+  EXPECT_THAT(loop.call([&] { return heard; }), ElementsAre("second", "second 7"));
+  EXPECT_FALSE(loop.call([&] { return children.begins(second) || children.awaits(second); }));
 }
 
 TEST_F(ChildrenTest, ManyAtOnce) {
@@ -358,7 +413,7 @@ TEST_F(ChildrenTest, ManyAtOnce) {
   loop.call([&] {
     for (int i = 0; i < 30; ++i)
       children.start({{"/bin/sh", "-c", "exit " + std::to_string(i)}, {}, {}, {}, false},
-                     [&ended, i](int status) { ended[i] = status; });
+                     {[&ended, i](int status) { ended[i] = status; }});
   });
   ASSERT_TRUE(loop.until([&] { return ended.size() == 30; }));
   for (const auto& [i, status] : ended) EXPECT_EQ(status, i);
