@@ -6,6 +6,7 @@
 #include <asio/ip/v6_only.hpp>
 
 #include "src/base/error.hpp"
+#include "src/control/gate.hpp"
 #include "src/control/loop_inside.hpp"
 #include "src/control/socket_channel.hpp"
 
@@ -36,8 +37,13 @@ std::string to_text(const Address& address) {
 }
 
 struct Listener::State : std::enable_shared_from_this<Listener::State> {
-  State(asio::io_context& c, const Key& s, std::function<void(ChannelPtr)> a)
-      : context(c), acceptor(c), pause(c), secret(s), accepted(std::move(a)) {}
+  State(asio::io_context& c, const Address& address, const Key& s, std::function<void(ChannelPtr)> a)
+      : context(c),
+        acceptor(c),
+        pause(c),
+        secret(s),
+        accepted(std::move(a)),
+        gate("the agent at " + to_text(address)) {}
   void accept() {
     acceptor.async_accept([weak = weak_from_this()](std::error_code error, Socket socket) {
       const auto self = weak.lock();
@@ -45,8 +51,12 @@ struct Listener::State : std::enable_shared_from_this<Listener::State> {
       if (error) return self->accept_later();
       auto channel = std::make_shared<SocketChannel>(self->context, Session::End::server, self->secret);
       channel->socket() = std::move(socket);
+      auto visit =
+          self->gate.enter(source_of(channel->socket().native_handle()), [weak = std::weak_ptr(channel)] {
+            if (const auto late = weak.lock()) late->fail("too many are open");
+          });
       // Owned here until the other end is authenticated, then by the function that accepts it.
-      channel->handle({[self, channel]() {
+      channel->handle({[self, channel, visit = std::move(visit)]() {
                          auto proved = held(channel);
                          channel->handle({});
                          if (self->accepted) self->accepted(std::move(proved));
@@ -81,12 +91,13 @@ struct Listener::State : std::enable_shared_from_this<Listener::State> {
   asio::steady_timer pause;
   Key secret;
   std::function<void(ChannelPtr)> accepted;
+  Gate gate;
   std::filesystem::path path;
 };
 
 Listener::Listener(RealLoop& loop, const Address& address, const Key& secret,
                    std::function<void(ChannelPtr)> accepted)
-    : state_(std::make_shared<State>(loop.inside().context, secret, std::move(accepted))) {
+    : state_(std::make_shared<State>(loop.inside().context, address, secret, std::move(accepted))) {
   const auto* path = std::get_if<std::filesystem::path>(&address);
   if (path) {
     ::unlink(path->c_str());

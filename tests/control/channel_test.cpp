@@ -10,8 +10,11 @@
 #include <sys/un.h>
 
 #include <ctime>
+#include <deque>
+#include <map>
 
 #include "src/base/error.hpp"
+#include "src/control/gate.hpp"
 #include "src/control/session.hpp"
 #include "tests/control/loop_thread.hpp"
 
@@ -225,6 +228,44 @@ TEST_P(ChannelTest, StrangersAreShownOut) {
   EXPECT_FALSE(server.opened);
   dial();
   EXPECT_TRUE(loop.until([this] { return client.opened && server.opened; })) << "a friend still gets in";
+}
+
+TEST_P(ChannelTest, SilentStrangersPushOutOnlyEachOther) {
+  listen();
+  constexpr int most = 32;  // of one source
+  std::deque<test::RawSocket> strangers;
+  for (int i = 0; i < most; ++i) strangers.push_back(raw()), strangers.back().line();
+  for (int i = 0; i < 3 * most; ++i) {
+    strangers.push_back(raw());
+    strangers.back().line();  // it has been accepted
+    EXPECT_TRUE(strangers.front().closed_within(2s)) << "the oldest";
+    strangers.pop_front();
+  }
+  dial();
+  EXPECT_TRUE(loop.until([this] { return client.opened && server.opened; })) << "a friend still gets in";
+  EXPECT_TRUE(strangers.front().closed_within(2s)) << "in the place of the oldest";
+  EXPECT_FALSE(strangers.back().closed_within(50ms));
+}
+
+TEST(GateTest, ClosesTheOldestOfTheSourceThatHasTheMost) {
+  Gate gate("the listener of this test", {3, 5});
+  std::vector<std::string> closed;
+  std::map<std::string, Gate::Visit> visits;
+  const auto enter = [&](const std::string& source, const std::string& name) {
+    visits[name] = gate.enter(source, [&closed, name] { closed.push_back(name); });
+  };
+  for (const char* name : {"a1", "a2", "a3", "b1"}) enter(std::string(name).substr(0, 1), name);
+  EXPECT_TRUE(closed.empty());
+  enter("a", "a4");
+  EXPECT_THAT(closed, testing::ElementsAre("a1")) << "one source has its limit";
+  enter("c", "c1");
+  EXPECT_EQ(gate.waiting(), 5u);
+  enter("d", "d1");
+  EXPECT_THAT(closed, testing::ElementsAre("a1", "a2")) << "and all together have one";
+  visits.erase("a3"), visits.erase("a1");
+  EXPECT_EQ(gate.waiting(), 4u);
+  enter("a", "a5");
+  EXPECT_EQ(gate.closed(), 2u);
 }
 
 /// Both directions at once, because it takes the handshake's five seconds.

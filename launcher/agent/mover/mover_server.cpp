@@ -1,5 +1,6 @@
 #include "launcher/agent/mover/mover_server.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -10,7 +11,9 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
 #include "launcher/agent/mover/generation_files.hpp"
@@ -20,6 +23,7 @@
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/control/bulk.hpp"
+#include "src/control/gate.hpp"
 
 namespace holdfast::launcher {
 
@@ -28,8 +32,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr Millis accept_poll{200};
-constexpr int max_guests = 64;  // connections of other movers at one time
+constexpr Millis accept_poll{200}, accept_pause{50};
+constexpr int max_guests = 64;                              // other movers at one time
+constexpr control::Gate::Limits before_they_prove{16, 64};  // a thread each
 
 files::Fd listener_on(std::vector<int> ports, const fs::path& port_before) {
   int before = 0;
@@ -59,11 +64,13 @@ struct MoverServer::State {
   files::Fd listener;
   std::atomic<bool> over{false};
   std::atomic<int> guests{0};
+  control::Gate gate{"the mover of this node", before_they_prove};
   std::mutex mutex;                        ///< of what follows
   std::map<int, std::stop_source> taking;  ///< by rank: gives up the copy of it that came last
 
   void accept(const std::shared_ptr<State>& self);
-  void serve(files::Fd connected);
+  void receive(files::Fd connected, control::Gate::Visit visit);
+  void serve(BulkStream& stream, int socket);
   void take_copy(BulkStream& stream, int socket, const PutRequest& asked);
   void give_state(BulkStream& stream, const GetRequest& asked) const;
 };
@@ -72,24 +79,47 @@ void MoverServer::State::accept(const std::shared_ptr<State>& self) {
   while (!over) {
     pollfd readable{listener.get(), POLLIN, 0};
     if (::poll(&readable, 1, static_cast<int>(accept_poll.count())) <= 0) continue;
-    files::Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket || guests >= max_guests) continue;
-    ++guests;
-    std::thread([self, fd = socket.release()] {
-      try {
-        self->serve(files::Fd(fd));
-      } catch (const std::exception& error) {
-        log::info("a request of another mover failed: {}", error.what());
-      }
-      --self->guests;
-    }).detach();
+    const auto socket =
+        std::make_shared<files::Fd>(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!*socket) {  // without a descriptor for it, a connection goes on to wait, and accepting it to fail
+      std::this_thread::sleep_for(accept_pause);
+      continue;
+    }
+    // It has a descriptor of its own, as the number of the other one may be that of another file by then.
+    const auto to_close = std::make_shared<files::Fd>(::fcntl(socket->get(), F_DUPFD_CLOEXEC, 0));
+    auto visit =
+        gate.enter(control::source_of(socket->get()), [to_close] { ::shutdown(to_close->get(), SHUT_RDWR); });
+    try {
+      std::thread([self, socket, visit = std::move(visit)]() mutable {
+        self->receive(std::move(*socket), std::move(visit));
+      }).detach();
+    } catch (const std::system_error& error) {
+      log::warn("a request of another mover waits for a thread: {}", error.what());
+    }
   }
 }
 
-void MoverServer::State::serve(files::Fd connected) {
+void MoverServer::State::receive(files::Fd connected, control::Gate::Visit visit) {
   const int socket = connected.get();
-  BulkStream stream(std::move(connected), control::Session::End::server, key);
+  std::optional<BulkStream> stream;
   try {
+    stream.emplace(std::move(connected), control::Session::End::server, key);
+  } catch (const Error&) {
+    return;  // it belongs to somebody else
+  }
+  visit.reset();
+  ++guests;
+  try {
+    serve(*stream, socket);
+  } catch (const std::exception& error) {
+    log::info("a request of another mover failed: {}", error.what());
+  }
+  --guests;
+}
+
+void MoverServer::State::serve(BulkStream& stream, int socket) {
+  try {
+    if (guests > max_guests) throw not_moved("too many copies are under way");
     const MoverRequest asked = request_of(stream.receive());
     if (const auto* put = std::get_if<PutRequest>(&asked)) return take_copy(stream, socket, *put);
     give_state(stream, std::get<GetRequest>(asked));
