@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -14,49 +15,60 @@
 
 namespace holdfast::launcher {
 namespace fs = std::filesystem;
+namespace {
+bool is_absence(int error) { return error == ENODEV || error == ENOENT; }
+}  // namespace
 
 Links::Links(std::vector<std::string> interfaces, std::vector<std::string> devices, fs::path rdma,
-             InterfaceState interface_up)
+             InterfaceState interface_state)
     : interfaces_(std::move(interfaces)),
       devices_(std::move(devices)),
       rdma_(std::move(rdma)),
-      interface_up_(std::move(interface_up)) {}
+      interface_state_(std::move(interface_state)) {}
 
-void Links::note(std::vector<control::Sign>& out, const std::string& name, std::optional<bool> up) {
+void Links::note(std::vector<control::Sign>& out, const std::string& name, LinkState state) {
+  if (state == LinkState::unknown) return;
   const auto known = up_.find(name);
   if (known == up_.end()) {
     // A cluster file may name a link that this node does not have; one that exists and is down stops
     // training.
-    if (!up) return;
-    if (!*up) out.push_back({"link_down", -1, 0, 0, name});
-    up_[name] = *up;
+    if (state == LinkState::absent) return;
+    if (state == LinkState::down) out.push_back({"link_down", -1, 0, 0, name});
+    up_[name] = state == LinkState::up;
     return;
   }
-  const bool now = up.value_or(false);
+  const bool now = state == LinkState::up;
   if (now != std::exchange(known->second, now))
     out.push_back({now ? "link_up" : "link_down", -1, 0, 0, name});
 }
 
 std::vector<control::Sign> Links::poll() {
   std::vector<control::Sign> out;
-  for (const auto& name : interfaces_) note(out, name, interface_up_(name));
-  for (const auto& device : devices_) {
-    std::error_code error;
-    std::map<std::string, bool> ports;
-    for (fs::directory_iterator port(rdma_ / device / "ports", error), end; !error && port != end;
-         port.increment(error)) {
-      std::ifstream file(port->path() / "state");  // "4: ACTIVE"
-      int state = 0;
-      constexpr int active = 4;
-      if (file >> state) ports[device + " port " + port->path().filename().string()] = state == active;
-    }
-    const bool any_up = std::any_of(ports.begin(), ports.end(), [](const auto& port) { return port.second; });
-    for (const auto& [name, up] : ports)
-      if (up || !any_up || up_.contains(name)) note(out, name, up);  // a second port may never be used
-    for (const auto& [name, up] : std::map(up_))  // a device that has gone has no ports any more
-      if (name.starts_with(device + " port ") && !ports.contains(name)) note(out, name, std::nullopt);
-  }
+  for (const auto& name : interfaces_) note(out, name, interface_state_(name));
+  for (const auto& device : devices_) poll_ports(out, device);
   return out;
+}
+
+void Links::poll_ports(std::vector<control::Sign>& out, const std::string& device) {
+  std::error_code error;
+  std::map<std::string, LinkState> ports;
+  for (fs::directory_iterator port(rdma_ / device / "ports", error), end; !error && port != end;
+       port.increment(error)) {
+    std::ifstream file(port->path() / "state");  // "4: ACTIVE"
+    int state = 0;
+    constexpr int active = 4;
+    ports[device + " port " + port->path().filename().string()] = !(file >> state)  ? LinkState::unknown
+                                                                  : state == active ? LinkState::up
+                                                                                    : LinkState::down;
+  }
+  if (error && !is_absence(error.value())) return;
+  const bool any_up =
+      std::ranges::any_of(ports, [](const auto& port) { return port.second == LinkState::up; });
+  for (const auto& [name, state] : ports)
+    if (state == LinkState::up || !any_up || up_.contains(name))  // a second port may never be used
+      note(out, name, state);
+  for (const auto& [name, up] : std::map(up_))  // a device that has gone has no ports any more
+    if (name.starts_with(device + " port ") && !ports.contains(name)) note(out, name, LinkState::absent);
 }
 
 LinkRates::LinkRates(std::vector<std::string> interfaces, std::vector<std::string> devices, fs::path sys)
@@ -105,13 +117,15 @@ std::vector<control::Sign> LinkRates::poll() {
   return out;
 }
 
-std::optional<bool> interface_is_up(const std::string& name) {
+LinkState state_of_interface(const std::string& name) {
   struct ifreq request {};
-  if (name.empty() || name.size() >= sizeof request.ifr_name) return std::nullopt;
+  if (name.empty() || name.size() >= sizeof request.ifr_name) return LinkState::absent;
   std::memcpy(request.ifr_name, name.c_str(), name.size());
   const files::Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket || ::ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0) return std::nullopt;
-  return (request.ifr_flags & IFF_UP) && (request.ifr_flags & IFF_RUNNING);
+  if (!socket) return LinkState::unknown;
+  if (::ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0)
+    return is_absence(errno) ? LinkState::absent : LinkState::unknown;
+  return (request.ifr_flags & IFF_UP) && (request.ifr_flags & IFF_RUNNING) ? LinkState::up : LinkState::down;
 }
 
 }  // namespace holdfast::launcher

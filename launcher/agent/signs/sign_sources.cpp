@@ -144,6 +144,7 @@ int SharedFolder::error_of_touch() const {
 std::vector<control::Sign> SharedFolder::poll() {
   std::vector<control::Sign> out;
   const int error = error_of_touch();
+  if (error == EMFILE || error == ENFILE || error == ENOMEM) return out;
   const bool gone = error != 0;
   if (gone != std::exchange(gone_, gone))
     out.push_back(sign_of(gone ? "shared_gone" : "shared_back", folder_.string(), error));

@@ -84,21 +84,24 @@ class ClockJumps : public SignSource {
   double at_, unix_at_;
 };
 
+/// `unknown`: the kernel could not be asked, for want of a descriptor or by an error of the driver; it says
+/// nothing about the link.
+enum class LinkState { up, down, absent, unknown };
 /// Reports when network interfaces and RDMA ports that training needs go down and come back.
 class Links : public SignSource {
  public:
-  /// Is this interface up? Nothing: there is no such interface.
-  using InterfaceState = std::function<std::optional<bool>(const std::string& name)>;
+  using InterfaceState = std::function<LinkState(const std::string& name)>;
   /// `rdma`: /sys/class/infiniband.
   Links(std::vector<std::string> interfaces, std::vector<std::string> devices, std::filesystem::path rdma,
-        InterfaceState interface_up);
+        InterfaceState interface_state);
   std::vector<control::Sign> poll() override;
 
  private:
-  void note(std::vector<control::Sign>& out, const std::string& name, std::optional<bool> up);
+  void note(std::vector<control::Sign>& out, const std::string& name, LinkState state);
+  void poll_ports(std::vector<control::Sign>& out, const std::string& device);
   std::vector<std::string> interfaces_, devices_;
   std::filesystem::path rdma_;
-  InterfaceState interface_up_;
+  InterfaceState interface_state_;
   std::map<std::string, bool> up_;  ///< links that have existed
 };
 /// Reports a link that runs at less than its rate: than it had when it was first seen up, or, of a named RDMA
@@ -124,10 +127,11 @@ class LinkRates : public SignSource {
   std::map<std::string, Link> links_;
 };
 /// Asks the kernel for this network namespace, which /sys may not show.
-std::optional<bool> interface_is_up(const std::string& name);
+LinkState state_of_interface(const std::string& name);
 
 /// Does the run directory exist, can it be written, and is there free space? A file system that does not
-/// answer blocks poll(), which the caller notices. `touched`: a file there, made if it is missing, whose time
+/// answer blocks poll(), which the caller notices; where this process has no descriptor to look with, nothing
+/// is reported. `touched`: a file there, made if it is missing, whose time
 /// is set to see whether a change is taken: a name may be known here, and a file system may be frozen for
 /// those who write. "": none.
 class SharedFolder : public SignSource {

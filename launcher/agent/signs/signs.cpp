@@ -80,7 +80,7 @@ Signs::Signs(control::Loop& loop, const SignPlaces& places)
   slow(std::make_shared<SharedFolder>(places.shared, places.touched));  // the first: watch_shared() asks it
   slow(std::make_shared<LocalSpace>(places.local));                     // a failing disk may answer late
   if (!places.interfaces.empty() || !places.devices.empty())
-    slow(std::make_shared<Links>(places.interfaces, places.devices, places.rdma, interface_is_up));
+    slow(std::make_shared<Links>(places.interfaces, places.devices, places.rdma, state_of_interface));
   if (!places.sys.empty()) slow(std::make_shared<LinkRates>(places.interfaces, places.devices, places.sys));
   if (!places.nvml.empty()) slow(std::make_shared<GpuSigns>(places.nvml));
 }

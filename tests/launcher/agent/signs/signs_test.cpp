@@ -1,8 +1,10 @@
 // The signs on a node: each source with a node made of files, and all of them at a rank's end.
 #include "launcher/agent/signs/signs.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -111,13 +113,12 @@ TEST_F(SignsTest, LastWordsAreTheTellingLine) {
 }
 
 TEST_F(SignsTest, LinksByTransition) {
-  std::map<std::string, bool> up = {{"eth0", true}, {"ib1", false}};
+  std::map<std::string, LinkState> is = {{"eth0", LinkState::up}, {"ib1", LinkState::down}};
   put("rdma/mlx5_0/ports/1/state", "4: ACTIVE\n");
   put("rdma/mlx5_0/ports/2/state", "4: ACTIVE\n");
   put("rdma/mlx5_0/ports/3/state", "1: DOWN\n");  // and never used
-  Links links(
-      {"eth0", "ib1", "absent"}, {"mlx5_0", "mlx5_9"}, folder_ / "rdma",
-      [&](const std::string& name) { return up.contains(name) ? std::optional(up[name]) : std::nullopt; });
+  Links links({"eth0", "ib1", "absent"}, {"mlx5_0", "mlx5_9"}, folder_ / "rdma",
+              [&](const std::string& name) { return is.contains(name) ? is[name] : LinkState::absent; });
   EXPECT_THAT(kinds(links.poll()), ElementsAre("link_down")) << "ib1 is there, and down";
   EXPECT_THAT(links.poll(), IsEmpty());
   put("rdma/mlx5_0/ports/2/state", "1: DOWN\n");
@@ -125,13 +126,36 @@ TEST_F(SignsTest, LinksByTransition) {
   ASSERT_THAT(kinds(signs), ElementsAre("link_down"));
   EXPECT_EQ(signs[0].text, "mlx5_0 port 2");
   put("rdma/mlx5_0/ports/2/state", "4: ACTIVE\n");
-  up["eth0"] = false;
-  EXPECT_THAT(kinds(links.poll()), ElementsAre("link_down", "link_up"));
+  is["eth0"] = LinkState::unknown;
+  EXPECT_THAT(kinds(links.poll()), ElementsAre("link_up"));
+  is["eth0"] = LinkState::down;
+  EXPECT_THAT(kinds(links.poll()), ElementsAre("link_down")) << "now it is known";
+  put("rdma/mlx5_0/ports/2/state", "");
+  EXPECT_THAT(links.poll(), IsEmpty()) << "its state could not be read";
   fs::remove_all(folder_ / "rdma/mlx5_0");
   EXPECT_THAT(kinds(links.poll()), ElementsAre("link_down", "link_down")) << "the adapter itself is gone";
   EXPECT_THAT(links.poll(), IsEmpty());
-  EXPECT_EQ(interface_is_up("lo"), true);
-  EXPECT_EQ(interface_is_up("no such interface"), std::nullopt);
+  EXPECT_EQ(state_of_interface("lo"), LinkState::up);
+  EXPECT_EQ(state_of_interface("no such one"), LinkState::absent);
+}
+
+TEST_F(SignsTest, WithoutDescriptorsNothingIsDown) {
+  put("rdma/mlx5_0/ports/1/state", "4: ACTIVE\n");
+  Links links({"lo"}, {"mlx5_0"}, folder_ / "rdma", state_of_interface);
+  SharedFolder shared(folder_, folder_ / "touched");
+  EXPECT_THAT(links.poll(), IsEmpty());
+  EXPECT_THAT(shared.poll(), IsEmpty());
+  const files::Fd next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next.get());
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  const auto of_links = links.poll(), of_shared = shared.poll();
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(of_links, IsEmpty());
+  EXPECT_THAT(of_shared, IsEmpty());
+  EXPECT_THAT(links.poll(), IsEmpty());
 }
 
 TEST_F(SignsTest, ALinkBelowItsFirstRateIsToldOnceItStaysThere) {
