@@ -115,7 +115,8 @@ void Supervisor::rank_exited(int node, const control::RankExited& what) {
   hangs_.ended(what.rank);
   if (what.status == 0) return;
   // Only the first one: when a node is lost, every other rank ends too, and each event waits for the disk.
-  if (!failures_.pending() && !signalled())
+  // And none once the run is over, which ends them all.
+  if (!failures_.pending() && !signalled() && stage_ != Stage::over)
     record(events::RankExited{what.attempt, what.rank, name(node), what.status});
   take_end({what.rank, node, what.status, "", now_, facts_.own_trainer});
 }

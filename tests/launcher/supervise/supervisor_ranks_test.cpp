@@ -32,6 +32,16 @@ TEST(Supervisor, KilledRankIsRestartedInPlace) {
   EXPECT_EQ(c.last("rank_exited")["status"], 137);
 }
 
+TEST(Supervisor, EndsOfRanksAreNoEventsOnceTheRunIsOver) {
+  FakeCluster c({.steps = 5});
+  ASSERT_TRUE(test::over(c, 20));
+  const auto before = c.all("rank_exited").size();
+  for (const int rank : {0, 1, 2, 3, 4, 5})
+    c.leader->rank_exited(rank / 2, control::RankExited{rank, 1, 143});
+  c.run(0.2);
+  EXPECT_EQ(c.all("rank_exited").size(), before);
+}
+
 TEST(Supervisor, RankThatEndsBecauseANodeDiesIsNotBlamed) {
   FakeCluster c;
   ASSERT_TRUE(c.training(1));
