@@ -12,6 +12,10 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+bool in_word(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '+' || c == '-' || c == '.';
+}
+
 /// The bytes of the number that `text` begins with, by JSON's grammar; 0: it is none. `whole`: it is an
 /// integer.
 std::size_t number_bytes(std::string_view text, bool& whole) {
@@ -70,8 +74,8 @@ class Rewriter {
       const char c = line_[at_];
       if (c == '"')
         text();
-      else if (c == '-' || is_digit(c) || c == 'N' || c == 'I')
-        value();
+      else if (in_word(c))
+        word();
       else
         copy(1);
     }
@@ -114,15 +118,15 @@ class Rewriter {
     copy(std::min<std::size_t>(1, line_.size() - at_));
   }
 
-  /// A number, or a word that Python takes for one; a name of letters is none.
-  void value() {
-    for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
-      if (left().starts_with(word)) return put(number_, word.size());
+  /// A number, or what Python takes for one; or any other word, which stays.
+  void word() {
+    std::size_t bytes = 1;
+    while (at_ + bytes < line_.size() && in_word(line_[at_ + bytes])) ++bytes;
+    const std::string_view found = line_.substr(at_, bytes);
     bool whole = false;
-    const std::size_t bytes = number_bytes(left(), whole);
-    if (bytes == 0) return copy(1);
-    if (fits(line_.substr(at_, bytes), whole)) return copy(bytes);
-    put(number_, bytes);
+    const bool replaced = found == "NaN" || found == "Infinity" || found == "-Infinity" ||
+                          (number_bytes(found, whole) == bytes && !fits(found, whole));
+    replaced ? put(number_, bytes) : copy(bytes);
   }
 
   std::string_view line_, number_;

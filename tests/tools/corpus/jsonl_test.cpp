@@ -115,7 +115,8 @@ TEST_F(JsonTextTest, numbers_under_other_keys_cost_nothing) {
     EXPECT_EQ(read(std::string("{\"a\": ") + value + ", \"text\": \"NaN 1e999\"}"), "NaN 1e999") << value;
     EXPECT_EQ(read(std::string("{\"text\": \"x\", \"a\": ") + value + "}"), "x") << value;
   }
-  for (const char* value : {"nan", "-NaN", "+1", "01", "1.", ".5", "1e", "0x10", "Infinityx", "N", "- 1"})
+  for (const char* value :
+       {"nan", "-NaN", "1NaN", "NaN1", "+1", "01", "1.", ".5", "1e", "0x10", "Infinityx", "N", "- 1"})
     EXPECT_EQ(read(std::string("{\"text\": \"x\", \"a\": ") + value + "}"), "broken: it is no JSON") << value;
   EXPECT_EQ(read(R"({"text": NaN})"), "broken: \"text\" is not a string");
   EXPECT_EQ(read(R"({"text": 1e400})"), "broken: \"text\" is not a string");
@@ -144,7 +145,7 @@ TEST_F(ElementsTest, of_an_array) {
   EXPECT_THAT(elements_of("[]"), ElementsAre());
   EXPECT_THAT(elements_of("\xEF\xBB\xBF [ \n ] \n"), ElementsAre());
   EXPECT_THAT(elements_of("[1,\n {\"a\": [2, \"]},\\\"\\\\\"]} , null]\n"),
-              ElementsAre("1:1", "5:{\"a\": [2, \"]},\\\"\\\\\"]} ", "31:null"));
+              ElementsAre("1:1", "5:{\"a\": [2, \"]},\\\"\\\\\"]} ", "29:null"));
   const std::string a(3'000'000, 'a');
   EXPECT_EQ(elements_of("[\"" + a + "\", 2]").at(1), "3000005:2");
   EXPECT_EQ(elements_of("[\"" + std::string(Lines::max_bytes + 9, 'a') + "\", 2]").at(0), "1:too long");
