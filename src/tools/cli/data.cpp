@@ -53,7 +53,7 @@ void add_choice(CLI::App& verb, PrepareOptions& options) {
       ->type_name("HOW");
   verb.add_flag("--strict", s.strict, "Stop at the first broken line");
   verb.add_flag("--skip-bad-files", s.skip_bad_files,
-                "Leave files out that give no document, instead of stopping");
+                "Leave files out that give no document or are no text, instead of stopping");
   verb.add_option("--workers", s.workers, "Threads (one per core)")->type_name("N");
   verb.add_flag("--keep-work", s.keep_work, "Leave OUTPUT.work behind");
   verb.add_flag("--no-space-check", options.no_space_check, "Begin even if the disk looks too small");

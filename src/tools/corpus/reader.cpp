@@ -71,7 +71,7 @@ Error no_document_in(const std::filesystem::path& file, std::uint64_t lines, con
            "'jq -c .KEY[]' a list in one; or " +
            hint;
   else if (first.find("it has no key") != std::string::npos)
-    hint = "Name the key of the text with --text-key, or " + hint;
+    hint = "Name the key of the text with --text-key, read conversations with --format chat, or " + hint;
   else
     hint[0] = 'L';
   return {Exit::usage, "no document comes from " + file.string(),
@@ -100,8 +100,12 @@ bool Reader::next(Document& document) {
     }
     document.text = read_document(input.path, input.compression);
     document.line = document.begin = 0;
-    counts_.repaired += utf8::repair(document.text);
     tally_.add(input.bytes);
+    if (document.text.find('\0') != std::string::npos) {
+      refuse_binary(input.path);
+      continue;
+    }
+    counts_.repaired += utf8::repair(document.text);
     if (document.text.empty()) {
       ++counts_.empty;
       continue;
@@ -164,6 +168,15 @@ void Reader::reject(const Document& document, const std::string& why) {
   --ranges_[range_].documents;
   counts_.bytes -= document.text.size();
   note(document.line, document.begin, why);
+}
+
+/// A file of text that has bytes which no text has.
+void Reader::refuse_binary(const std::filesystem::path& file) {
+  const std::string why = "it has bytes of 0: it is no text, or in UTF-16";
+  if (!settings_.skip_bad_files)
+    throw Error(Exit::usage, "cannot use input " + file.string(), why,
+                "Write it in UTF-8, or leave such files out with --skip-bad-files?");
+  note(0, 0, why);
 }
 
 /// A file that was cut into ranges is looked at when all of them are known (check_files).

@@ -47,8 +47,9 @@ class Reader {
   Reader(const Settings& settings, const std::vector<Input>& inputs, const Part& part, Tally& tally);
   /// The next document that is not empty; a conversation's text is JSON with its
   /// "messages" and what "extra" its template sees. False at the end.
-  /// Throws Error when a file cannot be read, for a broken line when the settings are strict, and for a whole
-  /// file of lines that gives no document unless the settings skip such files.
+  /// Throws Error when a file cannot be read, and for a broken line when the settings are strict; unless the
+  /// settings skip such files, also for a whole file of lines that gives no document, and for one of text
+  /// that is none.
   bool next(Document& document);
   /// The document that next() gave last is broken after all: it is not counted among the documents any more.
   void reject(const Document& document, const std::string& why);
@@ -63,6 +64,7 @@ class Reader {
   void note(std::uint64_t line, std::uint64_t begin, const std::string& why);
   std::optional<std::string> text_of(const Line& line, std::string& text);
   void close_range();
+  void refuse_binary(const std::filesystem::path& file);
 
   const Settings& settings_;
   const std::vector<Input>& inputs_;

@@ -52,7 +52,7 @@ struct Settings {
   std::int64_t pack = 0;          ///< tokens of a row; 0: documents follow each other
   Long longer = Long::automatic;  ///< what becomes of documents that are longer than a row
   bool strict = false;            ///< the first broken line is an error
-  bool skip_bad_files = false;    ///< a file of lines that gives no document is left out, and no error
+  bool skip_bad_files = false;    ///< a file that gives no document, or is no text, is left out, and no error
 
   int workers = 0;          ///< threads; 0: one per core that this process may use
   bool keep_work = false;   ///< leave OUTPUT.work behind

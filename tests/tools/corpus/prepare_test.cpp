@@ -237,6 +237,15 @@ TEST_F(CorpusTest, a_file_without_a_document_ends_the_preparation) {
   EXPECT_EQ(refusal(), "accepted") << "files of nothing say nothing";
 }
 
+TEST_F(CorpusTest, files_that_are_no_text_are_refused) {
+  put("a.txt", "text");
+  put("b.png", std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16));
+  EXPECT_THAT(refusal(), HasSubstr("b.png (it has bytes of 0: it is no text, or in UTF-16)"));
+  settings_.skip_bad_files = true;
+  EXPECT_EQ(run()["broken_lines"][0]["line"], 0);
+  EXPECT_THAT(documents(), ElementsAre("<text>"));
+}
+
 TEST_F(CorpusTest, documents_longer_than_a_row) {
   put("a.jsonl", json_line(std::string(100, 'a')) + json_line("bb") + json_line(std::string(61, 'c')));
   const auto rows = [&](Long longer) {
