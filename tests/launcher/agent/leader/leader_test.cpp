@@ -64,6 +64,7 @@ class FakeAgent {
     if (std::holds_alternative<LeaderBeat>(*message)) return;
     heard.push_back(*message);
     if (std::holds_alternative<Hello>(*message)) beat();
+    if (std::holds_alternative<CheckNode>(*message)) say(NodeHealth{});
     if (const auto* clear = std::get_if<Clear>(&*message))
       attempt = clear->attempt, say(Cleared{attempt, 0, 0, sealed});
     if (const auto* start = std::get_if<StartRanks>(&*message))
