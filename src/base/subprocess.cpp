@@ -30,12 +30,36 @@ struct Streams {
   int in = -1, out = -1, err = -1;  ///< -1: inherit
 };
 
+/// Why a child could not become its program, as it tells its parent: what it could not do, with which path.
+struct StartFailure {
+  enum class Step : int { program, interpreter, folder, output };
+  int error = 0;
+  Step step = Step::program;
+  char path[512] = {};
+};
+
+/// The kernel says of a script whose interpreter is missing that the script is. Async-signal-safe.
+bool lacks_interpreter(const char* script, StartFailure& failure) {
+  const int fd = ::open(script, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  char line[sizeof failure.path] = {};
+  const ssize_t n = ::read(fd, line, sizeof line - 1);
+  ::close(fd);
+  if (n < 3 || line[0] != '#' || line[1] != '!') return false;
+  char* name = line + 2 + std::strspn(line + 2, " \t");
+  name[std::strcspn(name, " \t\r\n")] = '\0';
+  if (::access(name, F_OK) == 0) return false;
+  std::strcpy(failure.path, name);
+  return true;
+}
+
 [[noreturn]] void child_main(const Command& command, Streams streams, char* const* places, char* const* argv,
                              char* const* environment, int report, pid_t parent, const rlimit& descriptors) {
   // Only async-signal-safe calls from here on: the parent may have threads.
-  auto fail = [report] {
-    const int error = errno;
-    [[maybe_unused]] const auto ignored = ::write(report, &error, sizeof error);
+  auto fail = [report](StartFailure::Step step, const char* path) {
+    StartFailure failure{errno, step};
+    std::strncpy(failure.path, path, sizeof failure.path - 1);
+    [[maybe_unused]] const auto ignored = ::write(report, &failure, sizeof failure);
     ::_exit(127);
   };
   if (streams.in >= 0) ::dup2(streams.in, 0);
@@ -54,23 +78,27 @@ struct Streams {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);  // it died before we asked
   }
-  if (!command.folder.empty() && ::chdir(command.folder.c_str()) != 0) fail();
+  if (!command.folder.empty() && ::chdir(command.folder.c_str()) != 0)
+    fail(StartFailure::Step::folder, command.folder.c_str());
   if (!command.output.empty()) {
     const int fd = ::open(command.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (fd < 0) fail();
+    if (fd < 0) fail(StartFailure::Step::output, command.output.c_str());
     ::dup2(fd, 1);
     ::dup2(fd, 2);
   }
-  int error = ENOENT;
+  StartFailure failure{ENOENT};
   for (; *places; ++places) {
     if (environment)
       ::execvpe(*places, argv, environment);
     else
       ::execvp(*places, argv);
-    if (error == ENOENT && errno != ENOTDIR) error = errno;  // of the first that is there
+    if (failure.error != ENOENT || failure.step != StartFailure::Step::program) continue;
+    if (errno != ENOTDIR) failure.error = errno;  // of the first that is there
+    if (errno == ENOENT && lacks_interpreter(*places, failure))
+      failure.step = StartFailure::Step::interpreter;
   }
-  errno = error;
-  fail();
+  [[maybe_unused]] const auto ignored = ::write(report, &failure, sizeof failure);
+  ::_exit(127);
 }
 
 /// In the PATH that it gets, where it gets one; execvpe would take that of this process.
@@ -92,9 +120,22 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 
 /// Where any program would have failed, the machine is short of something (`cannot create a process`, which
 /// the diagnosis of ranks knows), not the program wrong.
-Error not_started(const std::string& program, int error) {
-  const bool machine = error == EAGAIN || error == ENOMEM || error == EMFILE || error == ENFILE;
-  return system_error((machine ? "cannot create a process for " : "cannot start ") + program, error);
+Error not_started(const std::string& program, const StartFailure& failure) {
+  using Step = StartFailure::Step;
+  const int error = failure.error;
+  if (error == EAGAIN || error == ENOMEM || error == EMFILE || error == ENFILE)
+    return system_error("cannot create a process for " + program, error);
+  switch (failure.step) {
+    case Step::folder:
+      return system_error(std::string("cannot enter the working directory ") + failure.path, error);
+    case Step::output:
+      return system_error(std::string("cannot write to ") + failure.path, error);
+    case Step::interpreter:
+      return system_error("cannot start " + program + ": its interpreter is " + failure.path, error);
+    case Step::program:
+      break;
+  }
+  return system_error("cannot start " + program, error);
 }
 
 Launched launch(const Command& command, Streams streams) {
@@ -105,7 +146,7 @@ Launched launch(const Command& command, Streams streams) {
   if (command.environment) environment = pointers(*command.environment);
   const rlimit descriptors = first_descriptor_limit();
   int report[2];
-  if (::pipe2(report, O_CLOEXEC) != 0) throw not_started(command.argv[0], errno);
+  if (::pipe2(report, O_CLOEXEC) != 0) throw not_started(command.argv[0], {errno});
   files::Fd reader(report[0]);
   const files::Fd writer(report[1]);
   const pid_t parent = ::getpid();
@@ -113,7 +154,7 @@ Launched launch(const Command& command, Streams streams) {
   if (pid == 0)
     child_main(command, streams, places.data(), argv.data(),
                command.environment ? environment.data() : nullptr, writer.get(), parent, descriptors);
-  if (pid < 0) throw not_started(command.argv[0], errno);
+  if (pid < 0) throw not_started(command.argv[0], {errno});
   return {pid, std::move(reader)};
 }
 
@@ -137,11 +178,11 @@ int exit_status(int wait_status) {
 Launched launch(const Command& command) { return launch(command, Streams{command.input}); }
 
 std::optional<Error> why_not_run(int report, const std::string& program) {
-  int error = 0;
+  StartFailure failure;
   ssize_t n = 0;
-  do n = ::read(report, &error, sizeof error);
+  do n = ::read(report, &failure, sizeof failure);
   while (n < 0 && errno == EINTR);
-  return n == sizeof error ? std::optional(not_started(program, error)) : std::nullopt;
+  return n == sizeof failure ? std::optional(not_started(program, failure)) : std::nullopt;
 }
 
 pid_t spawn(const Command& command) {

@@ -137,6 +137,29 @@ TEST(Descriptors, ProgramsGetTheLimitThatWasThereBeforeItWasRaised) {
   ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
+TEST(Subprocess, SaysWhatIsMissing) {
+  const test::Scratch scratch;
+  const fs::path program = scratch.write("trainer", "#! /gone/bin/python3 -u\n");
+  fs::permissions(program, fs::perms::owner_all);
+  const auto why_not = [](const Command& command) {
+    return test::refusal_of([&] { run(command, run_limit); }).text;
+  };
+  Command command;
+  command.argv = {"true"};
+  command.folder = scratch.path() / "away";
+  EXPECT_THAT(why_not(command), HasSubstr("cannot enter the working directory " + command.folder.string() +
+                                          " (No such file or directory)"));
+  command.folder.clear();
+  command.output = scratch.path() / "away" / "log";
+  EXPECT_THAT(why_not(command), HasSubstr("cannot write to " + command.output.string() + " (No such"));
+  command.output.clear();
+  command.argv = {program.string()};
+  EXPECT_THAT(why_not(command), HasSubstr("cannot start " + program.string() +
+                                          ": its interpreter is /gone/bin/python3 (No such"));
+  command.argv = {(scratch.path() / "gone").string()};
+  EXPECT_THAT(why_not(command), HasSubstr("cannot start " + command.argv.front() + " (No such"));
+}
+
 TEST(Subprocess, LowPriorityIsTheLowest) {
   Command command;
   command.argv = {"nice"};
