@@ -20,6 +20,10 @@ constexpr std::array special_names = {"bos_token", "eos_token", "unk_token", "se
                                       "pad_token", "cls_token", "mask_token"};
 constexpr std::array special_lists = {"additional_special_tokens", "extra_special_tokens"};
 
+/// Those of transformers for which a file says all; code that a folder brings along is not used for them.
+constexpr std::array known_classes = {"LlamaTokenizer", "CodeLlamaTokenizer", "PreTrainedTokenizer",
+                                      "Qwen2Tokenizer", "GPT2Tokenizer",      "TokenizersBackend"};
+
 /// A token as a string, or as an object with its content.
 std::optional<std::string> content_of(const json& token, const std::string& name, const std::string& file) {
   if (token.is_null()) return std::nullopt;
@@ -49,6 +53,7 @@ class BesideReader {
     out.configured = configured_;
     if (config_.value("tokenizer_class", json()).is_string())
       out.tokenizer_class = config_["tokenizer_class"];
+    refuse_other_rules(out.tokenizer_class);
     out.add_bos_token = flag("add_bos_token");
     out.add_prefix_space = flag("add_prefix_space");
     out.legacy = flag("legacy");
@@ -71,6 +76,20 @@ class BesideReader {
     json document = parse_json(*text, file.string());
     if (!document.is_object()) throw damaged_json(file.string(), "it is not an object");
     return document;
+  }
+
+  /// What would make other tokens of a text than the tokenizer's file does.
+  void refuse_other_rules(const std::string& kind) const {
+    const std::string file = config_file_.string();
+    for (const char* key : {"split_special_tokens", "do_lower_case"})
+      if (flag(key) == true) throw unsupported_beside(file, std::string(key));
+    if (!config_.value("sp_model_kwargs", json::object()).empty())
+      throw unsupported_beside(file, "sp_model_kwargs " + config_["sp_model_kwargs"].dump());
+    const json code = config_.value("auto_map", json());
+    const bool own = code.is_object() && !code.value("AutoTokenizer", json()).is_null();
+    const bool known = std::ranges::any_of(
+        known_classes, [&](const char* name) { return !kind.empty() && kind.starts_with(name); });
+    if (own && !known) throw unsupported_beside(file, "code of the tokenizer's own (auto_map)");
   }
 
   std::optional<bool> flag(const char* key) const {

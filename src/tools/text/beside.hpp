@@ -39,7 +39,8 @@ struct Beside {
 void expect_id(const DeclaredToken& token, std::int64_t id, bool known, const std::string& name);
 
 /// Error (usage) names the file that is damaged, and what is not supported: a token that takes the spaces
-/// beside it or stands for whole words only, and two files that contradict each other.
+/// beside it or stands for whole words only, rules of the tokenizer's own, and two files that contradict each
+/// other.
 Beside read_beside(const std::filesystem::path& folder);
 
 /// The same for the texts of these files, or nothing where there is none.

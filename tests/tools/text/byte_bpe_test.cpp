@@ -258,6 +258,22 @@ TEST_F(BesideFiles, WhatTheyContradictIsRefused) {
   EXPECT_THAT(refusal(), HasSubstr("rstrip of token <|im_end|> is not supported"));
 }
 
+TEST_F(BesideFiles, RulesThatNoFileSaysAreRefused) {
+  for (const auto& [config, word] :
+       {std::pair<const char*, const char*>(R"({"split_special_tokens": true})", "split_special_tokens"),
+        {R"({"do_lower_case": true})", "do_lower_case"},
+        {R"({"sp_model_kwargs": {"enable_sampling": true}})", "enable_sampling"},
+        {R"({"tokenizer_class": "OwnTokenizer", "auto_map": {"AutoTokenizer": ["own.OwnTokenizer", null]}})",
+         "auto_map"}}) {
+    put("tokenizer_config.json", config);
+    EXPECT_THAT(refusal(), HasSubstr(word));
+  }
+  put("tokenizer_config.json",
+      R"({"split_special_tokens": false, "do_lower_case": null, "sp_model_kwargs": {},
+    "tokenizer_class": "Qwen2TokenizerFast", "auto_map": {"AutoTokenizer": ["own.OwnTokenizer", null]}})");
+  EXPECT_NO_THROW(open());
+}
+
 TEST_F(BesideFiles, TheMapNamesTokensWhereTheConfigDoesNotListAll) {
   put("special_tokens_map.json", R"({"bos_token": "<|im_start|>"})");
   put("tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<|im_end|>"})");
