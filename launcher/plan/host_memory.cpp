@@ -58,7 +58,6 @@ struct CountedPart {
   const char* name;
   std::int64_t bytes;
   bool in_shm, bound;
-  const char* hint;  ///< a setting that takes less; "": there is none
 };
 
 /// As the host allocates (src/device/cpu_device.cpp): in huge pages where they pay. GPUs pin what was asked
@@ -109,57 +108,32 @@ std::vector<CountedPart> counted_parts(const CountedJob& job) {
   const std::int64_t partners = job.plan.local.partner_every > 0 ? 2 * job.state : 0;
   return {
       // On CPUs the state itself lies in one of them.
-      {"snapshot buffers", snapshots_of(job, partners), job.local_shm, false,
-       job.local ? "checkpoint.local = \"none\"" : "more nodes"},
+      {"snapshot buffers", snapshots_of(job, partners), job.local_shm, false},
       // Of a folder on a disk the page cache gives them up.
-      {"partner copies", job.local_shm ? partners : 0, true, false, "checkpoint.partner = \"none\""},
+      {"partner copies", job.local_shm ? partners : 0, true, false},
       // What CPU ranks compute in besides (launcher/plan/memory.hpp).
-      {"copies of the parameters, frozen weights", host(rank.state.copies + rank.state.frozen), false, false,
-       "more nodes"},
-      {"gradient sums", host(rank.state.accumulators + scratch_of(job)), false, false, "train.lanes lower"},
-      {"gather buffers", host(rank.gathered), false, false, "shard.prefetch_forward lower"},
-      {"gradients of a micro-batch", host(rank.gradients), false, false, "more nodes"},
-      {"activations", host(in_pages(job, rank.activations)), false, false,
-       "train.activation_checkpointing = \"full\""},
-      {"pieces from other nodes", host(inboxes_of(job)), false, false, ""},
+      {"copies of the parameters, frozen weights", host(rank.state.copies + rank.state.frozen), false, false},
+      {"gradient sums", host(rank.state.accumulators + scratch_of(job)), false, false},
+      {"gather buffers", host(rank.gathered), false, false},
+      {"gradients of a micro-batch", host(rank.gradients), false, false},
+      {"activations", host(in_pages(job, rank.activations)), false, false},
+      {"pieces from other nodes", host(inboxes_of(job)), false, false},
       // Of GPUs: pinned.
-      {"moments", job.ranks(rank.offloaded), false, false, "shard.offload = \"none\""},
-      {"window to the GPU", job.gpus ? job.ranks(window) : 0, false, false, ""},
+      {"moments", job.ranks(rank.offloaded), false, false},
+      {"window to the GPU", job.gpus ? job.ranks(window) : 0, false, false},
       {"staging of saves", job.ranks(staging_of(job) + (c.read_back == ReadBack::full ? read_back_run : 0)),
-       false, false, ""},
-      {"tokens read ahead", job.ranks(config::read_ahead_bytes(job.config)), false, false,
-       "data.read_ahead_mb lower"},
-      {"metrics and log lines that wait", job.ranks(records + log_lines), false, true, ""},
-      {"logs that wait", (job.plan.ranks_per_node + other_logs) * log_file, true, true, ""},
-      {"copies of programs", job.gpus ? resident_with_cuda : resident, true, true, ""},
-      {"CUDA and its libraries", job.gpus ? job.ranks(cuda_process) : 0, false, true, ""},
-      {"processes", job.ranks(process) + agents, false, true, ""},
+       false, false},
+      {"tokens read ahead", job.ranks(config::read_ahead_bytes(job.config)), false, false},
+      {"metrics and log lines that wait", job.ranks(records + log_lines), false, true},
+      {"logs that wait", (job.plan.ranks_per_node + other_logs) * log_file, true, true},
+      {"copies of programs", job.gpus ? resident_with_cuda : resident, true, true},
+      {"CUDA and its libraries", job.gpus ? job.ranks(cuda_process) : 0, false, true},
+      {"processes", job.ranks(process) + agents, false, true},
   };
 }
 
 bool copies_buffers(const Plan& plan, const config::RunConfig& config) {
   return config.checkpoint.partner != config::Partner::none && plan.active > 1;
-}
-
-/// What is compared with what there is, largest part first.
-void check_fit(const std::vector<CountedPart>& parts, std::int64_t have, const std::string& of_what,
-               const std::string& cluster) {
-  std::int64_t needed = 0;
-  for (const CountedPart& part : parts) needed += part.bytes;
-  if (have == 0 || needed <= have) return;
-  std::vector<CountedPart> sorted = parts;
-  std::ranges::stable_sort(sorted, std::ranges::greater(), &CountedPart::bytes);
-  std::string list, hint;
-  for (const CountedPart& part : sorted) {
-    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.name, size_text(part.bytes));
-    const bool much = part.bytes >= needed / 20;
-    if (much && *part.hint != '\0' && hint.find(part.hint) == std::string::npos)
-      hint += (hint.empty() ? "" : ", ") + std::string(part.hint);
-  }
-  throw Error(Exit::impossible,
-              fmt::format("a node needs {} of {} but one of {} has {}", size_text(needed), of_what, cluster,
-                          size_text(have)),
-              list, hint.empty() ? "Use more nodes?" : fmt::format("Would one of these do: {}?", hint));
 }
 
 /// Of another program no more is known than what it says of its buffers.
@@ -230,9 +204,6 @@ HostMemory host_memory_of(const Plan& plan, const config::RunConfig& config,
   for (const CountedPart& part : parts) out.parts.push_back({part.name, part.bytes, part.in_shm, part.bound});
   out.capacity = facts.node_memory_bytes;
   out.shm_capacity = facts.node_shm_bytes;
-  check_fit(parts, out.capacity, "host memory", facts.name);
-  std::erase_if(parts, [](const CountedPart& part) { return !part.in_shm; });
-  check_fit(parts, out.shm_capacity, "/dev/shm", facts.name);
   return out;
 }
 

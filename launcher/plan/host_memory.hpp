@@ -34,8 +34,8 @@ struct HostMemory {
 };
 
 /// `plan`: complete up to its local level. What the kernel itself takes, and what it keeps of files in its
-/// page cache and gives up when memory is short, is no part. Throws Error (impossible) when the node or its
-/// /dev/shm has less than that; of another program than ours, when it has less than rank.buffers_gib.
+/// page cache and gives up when memory is short, is no part. Of another program than ours: throws Error
+/// (impossible) when the node has less than rank.buffers_gib for it.
 HostMemory host_memory_of(const Plan& plan, const config::RunConfig& config,
                           const config::ClusterFacts& facts);
 

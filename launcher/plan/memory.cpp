@@ -1,16 +1,13 @@
 #include "launcher/plan/memory.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <vector>
 
 #include "launcher/plan/activations.hpp"
 #include "launcher/plan/units.hpp"
 #include "src/base/as_size.hpp"
-#include "src/base/error.hpp"
+#include "src/base/attention_parts.hpp"
 #include "src/base/slice.hpp"
-#include "src/base/units.hpp"
 #include "src/config/kept_blocks.hpp"
 #include "src/config/lane_plan.hpp"
 #include "src/config/load.hpp"
@@ -23,7 +20,7 @@ constexpr std::int64_t page = 4096;           // buffers that other ranks read b
 constexpr std::int64_t cache_line = 64;       // as every buffer begins
 constexpr std::int64_t unit_alignment = 512;  // elements, of a tensor in the buffer of its unit
 constexpr std::int64_t gpu_reserve =
-    1'500'000'000;  // CUDA context, workspaces of products and attention: the upper end of what is reported
+    1'500'000'000;  // CUDA context, workspaces of products: the upper end of what is reported
 
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
@@ -82,36 +79,6 @@ std::int64_t gradient_bytes(const std::vector<std::int64_t>& units) {
   return bytes(units.front()) + bytes(units.back()) + blocks * bytes(units[1]);
 }
 
-void check_fit(const Memory& memory, int group, const config::ClusterFacts& facts) {
-  const std::int64_t exact = memory.needed() - memory.activations;
-  if (memory.capacity == 0 || exact <= memory.capacity) return;
-  struct Share {
-    const char* name;
-    std::int64_t bytes;
-  };
-  const StateBytes& s = memory.state;
-  const Share parts[] = {{"optimizer state", s.optimizer - memory.offloaded},
-                         {"parameters", s.parameters + s.copies},
-                         {"frozen weights", s.frozen},
-                         {"gradient sums", s.accumulators},
-                         {"gathered units", memory.gathered},
-                         {"gradients of a micro-batch", memory.gradients}};
-  const auto& largest = *std::max_element(std::begin(parts), std::end(parts),
-                                          [](const Share& a, const Share& b) { return a.bytes < b.bytes; });
-  std::string list;
-  const char* or_offload =
-      memory.reserved > 0 && memory.offloaded == 0 ? ", or set shard.offload = \"moments\"" : "";
-  for (const auto& part : parts)
-    if (part.bytes > 0)
-      list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.name, size_text(part.bytes));
-  throw Error(
-      Exit::impossible,
-      fmt::format("a rank needs {} before activations but {} has {}", size_text(exact),
-                  facts.gpu == "none" ? "its share of a node" : "a GPU", size_text(memory.capacity)),
-      fmt::format("sharded over {}: {}; the largest are the {}", group, list, largest.name),
-      fmt::format("Shard over more ranks (hfsdp, full_shard, or a larger shard.group){}?", or_offload));
-}
-
 }  // namespace
 
 Memory memory_of(const config::RunConfig& config, const config::ModelShape& model,
@@ -144,10 +111,12 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
   out.activations = activation_bytes(config, model);
   if (facts.gpu != "none") {
     out.reserved = gpu_reserve;
+    out.attention = backward_workspace({config.train.micro_batch, config.train.sequence, model.heads,
+                                        model.kv_heads, model.head_size(), false},
+                                       config.train.deterministic);
     if (config.shard.offload == config::Offload::moments) out.offloaded = out.state.optimizer;
   }
   out.capacity = facts.gpu_memory_bytes;
-  check_fit(out, group, facts);
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "launcher/plan/fit.hpp"
 #include "launcher/plan/memory.hpp"
 #include "launcher/plan/spares.hpp"
 #include "launcher/plan/survival.hpp"
@@ -15,7 +16,6 @@
 #include "slurm/batch_script.hpp"
 #include "slurm/hostlist.hpp"
 #include "src/base/error.hpp"
-#include "src/base/units.hpp"
 #include "src/config/load.hpp"
 
 namespace holdfast::launcher {
@@ -95,26 +95,6 @@ std::vector<std::string> environment_of(const RunConfig& config, const ClusterFa
   return out;
 }
 
-/// Without a GPU, what a rank may have is its share of the node's memory, and so is /dev/shm. One snapshot
-/// buffer is the state itself; those on a disk are not counted here.
-std::int64_t memory_of_snapshots(const Plan& plan, const ClusterFacts& facts) {
-  const bool on_disk = !plan.local.folder.empty() && !plan.local.folder.starts_with("/dev/shm");
-  if (facts.gpu != "none" || on_disk) return 0;
-  return std::max<std::int64_t>(
-      0, (plan.host.bytes_of("snapshot buffers") + plan.host.bytes_of("partner copies") - plan.host.state) /
-             plan.ranks_per_node);
-}
-
-/// They are estimated, to a thousandth or so: what is far too much is refused, what is close is a warning.
-void refuse_activations(const Memory& memory, const ClusterFacts& facts) {
-  if (memory.capacity == 0 || memory.activations <= memory.capacity) return;
-  throw Error(Exit::impossible,
-              fmt::format("a rank's activations need about {} but {} has {}", size_text(memory.activations),
-                          facts.gpu == "none" ? "its share of a node" : "a GPU", size_text(memory.capacity)),
-              fmt::format("everything else needs {}", size_text(memory.needed() - memory.activations)),
-              "Set train.activation_checkpointing = \"full\", or train.micro_batch or train.sequence lower?");
-}
-
 /// The size of segments that sbatch is asked for; 0: it is not, or it is no number.
 int segment_of(const RunConfig& config) {
   constexpr std::string_view option = "--segment=";
@@ -125,7 +105,7 @@ int segment_of(const RunConfig& config) {
   return size;
 }
 
-void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
+void warn(Plan& plan, const RunConfig& config) {
   const auto say = [&](std::string text) { plan.warnings.push_back(std::move(text)); };
   if (plan.spares < config.cluster.spares)
     say(fmt::format("{} of {} spares: the allocation has {} nodes", plan.spares, config.cluster.spares,
@@ -151,15 +131,59 @@ void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
     say(fmt::format(
         "shard groups of {} ranks cross nodes of {} ranks unevenly: replica peers do not share a rail",
         plan.group_size, plan.ranks_per_node));
-  if (const std::int64_t snapshots = memory_of_snapshots(plan, facts);
-      plan.memory.capacity > 0 && plan.memory.needed() <= plan.memory.capacity &&
-      plan.memory.needed() + snapshots > plan.memory.capacity)
-    say(fmt::format("snapshots may not fit: {} on top of {}, of {} a rank", size_text(snapshots),
-                    size_text(plan.memory.needed()), size_text(plan.memory.capacity)));
-  if (plan.memory.capacity > 0 && plan.memory.needed() > plan.memory.capacity)
-    say(fmt::format(
-        "activations may not fit: about {} on top of {}, of {} a rank", size_text(plan.memory.activations),
-        size_text(plan.memory.needed() - plan.memory.activations), size_text(plan.memory.capacity)));
+}
+
+/// Throws Error as make_plan() does, but for the nodes. No node and no rank has a place yet.
+Plan sizes_of(const RunConfig& config, const config::ModelShape& model, const ClusterFacts& facts) {
+  config::check(config, model);
+  if (config::own_trainer(config.rank) && config::computes_on_gpus(config, facts))
+    config::check_gpu(config, model);
+  check_ranks_per_node(config.cluster.ranks_per_node, facts);
+  Plan plan;
+  plan.job = config.run.name;
+  plan.cluster = facts.name;
+  plan.model = model.name;
+  plan.program = program_says(config);
+  plan.image = config.container.image;
+  plan.strategy = config.shard.strategy;
+  plan.precision = config.precision;
+  plan.active = config.cluster.nodes;
+  plan.spares = config.cluster.spares;
+  plan.ranks_per_node = config.cluster.ranks_per_node;
+  plan.group_size = config::shard_group_of(config, plan.world());
+  plan.global_batch = config.train.global_batch;
+  plan.micro_batch = config.train.micro_batch;
+  plan.lanes = config.train.lanes;
+  plan.sequence = config.train.sequence;
+  plan.parameters = config::parameters_of(model);
+  plan.memory = memory_of(config, model, facts, plan.group_size, plan.replicas());
+  plan.checkpoint_bytes = (4 + 2 * bytes_of(config.precision.moments)) * config::trained_parameters_of(model);
+  plan.checkpoint_every = config.checkpoint.every;
+  if (facts.storage_write_bytes_s > 0)
+    plan.checkpoint_floor_s = static_cast<double>(plan.checkpoint_bytes) / facts.storage_write_bytes_s;
+  plan.local = local_plan_of(plan, config);
+  plan.host = host_memory_of(plan, config, facts);
+  check_fit(plan, config, facts);
+  return plan;
+}
+
+/// As sizes_of(), and an error says what would fit.
+Plan sizes_that_fit(const RunConfig& config, const config::ModelShape& model, const ClusterFacts& facts) {
+  try {
+    return sizes_of(config, model, facts);
+  } catch (const DoesNotFit& refused) {
+    const auto try_plan = [&](const RunConfig& changed) -> std::optional<Plan> {
+      try {
+        const config::Cluster& wanted = changed.cluster;
+        if (wanted.nodes > config.cluster.nodes) hypothetical_nodes(facts, wanted.nodes, wanted.spares);
+        return sizes_of(config::resolve(changed, facts), model, facts);
+      } catch (const Error&) {
+        return std::nullopt;
+      }
+    };
+    throw Error(refused.exit(), refused.problem(), refused.why(),
+                smallest_change(refused, config, facts, try_plan));
+  }
 }
 
 }  // namespace
@@ -179,33 +203,14 @@ std::vector<int> Plan::replica_group(int place) const {
 Plan make_plan(const RunConfig& given, const config::ModelShape& model, const ClusterFacts& facts,
                const std::vector<std::string>& nodes, const std::optional<std::string>& batch_host) {
   const RunConfig config = config::resolve(given, facts);
-  config::check(config, model);
-  if (config::own_trainer(config.rank) && config::computes_on_gpus(config, facts))
-    config::check_gpu(config, model);
-  check_ranks_per_node(config.cluster.ranks_per_node, facts);
+  Plan plan = sizes_that_fit(config, model, facts);
   const auto have = static_cast<int>(nodes.size());
   if (have < config.cluster.nodes)
     throw Error(Exit::impossible,
                 fmt::format("{} active nodes are wanted but there are {}", config.cluster.nodes, have),
                 have == 0 ? "" : slurm::compress(nodes), "Wait for a larger allocation, or use fewer nodes?");
-
-  Plan plan;
-  plan.job = config.run.name;
-  plan.cluster = facts.name;
-  plan.model = model.name;
-  plan.program = program_says(config);
-  plan.image = config.container.image;
   plan.hypothetical = !batch_host;
-  plan.strategy = config.shard.strategy;
-  plan.precision = config.precision;
-  plan.active = config.cluster.nodes,
   plan.spares = std::min(config.cluster.spares, have - config.cluster.nodes);
-  plan.ranks_per_node = config.cluster.ranks_per_node;
-  plan.group_size = config::shard_group_of(config, plan.world());
-  plan.global_batch = config.train.global_batch;
-  plan.micro_batch = config.train.micro_batch;
-  plan.lanes = config.train.lanes;
-  plan.sequence = config.train.sequence;
 
   auto used = nodes;
   const std::string host = batch_host.value_or(*std::min_element(nodes.begin(), nodes.end(), name_before));
@@ -214,21 +219,11 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
   used.resize(plan.active + plan.spares);
   place_nodes(plan, facts, used, host);
   place_ranks(plan, facts);
-
-  plan.parameters = config::parameters_of(model);
-  plan.memory = memory_of(config, model, facts, plan.group_size, plan.replicas());
-  refuse_activations(plan.memory, facts);
-  plan.checkpoint_bytes = (4 + 2 * bytes_of(config.precision.moments)) * config::trained_parameters_of(model);
-  plan.checkpoint_every = config.checkpoint.every;
-  if (facts.storage_write_bytes_s > 0)
-    plan.checkpoint_floor_s = static_cast<double>(plan.checkpoint_bytes) / facts.storage_write_bytes_s;
-  plan.local = local_plan_of(plan, config);
-  plan.host = host_memory_of(plan, config, facts);
   plan.survival = survival_of(plan, config, facts);
   plan.shrinking = shrinking_of(config);
   plan.when_short = when_short_says(plan, config.supervise);
   plan.environment = environment_of(config, facts, plan.ranks_per_node);
-  warn(plan, config, facts);
+  warn(plan, config);
   return plan;
 }
 

@@ -52,12 +52,13 @@ struct Memory {
   StateBytes state;
   std::int64_t gathered = 0;     ///< room for whole units, gathered from the shard group
   std::int64_t gradients = 0;    ///< gradients of one micro-batch, until they are reduced
-  std::int64_t activations = 0;  ///< an estimate, the only one here
+  std::int64_t activations = 0;  ///< an estimate, the only one here; within a thousandth
+  std::int64_t attention = 0;    ///< scratch of its backward pass, on a GPU
   std::int64_t reserved = 0;     ///< driver and libraries, on a GPU
   std::int64_t offloaded = 0;    ///< of the optimizer state: in the node's memory instead of the GPU's
   std::int64_t capacity = 0;     ///< of one rank; 0: unknown
   std::int64_t needed() const {
-    return state.total() + gathered + gradients + activations + reserved - offloaded;
+    return state.total() + gathered + gradients + activations + attention + reserved - offloaded;
   }
   bool operator==(const Memory&) const = default;
 };

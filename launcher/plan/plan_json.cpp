@@ -98,6 +98,7 @@ json to_json(const Plan& p) {
         {"gathered", m.gathered},
         {"gradients", m.gradients},
         {"activations_estimate", m.activations},
+        {"attention", m.attention},
         {"reserved", m.reserved},
         {"offloaded", m.offloaded},
         {"capacity", m.capacity}}},
@@ -170,6 +171,7 @@ Plan plan_from_json(const json& j) {
                       state.at("accumulators"), state.at("frozen")};
     p.memory.gathered = m.at("gathered"), p.memory.gradients = m.at("gradients"),
     p.memory.activations = m.at("activations_estimate");
+    p.memory.attention = m.value("attention", std::int64_t{0});
     p.memory.reserved = m.at("reserved"), p.memory.offloaded = m.at("offloaded"),
     p.memory.capacity = m.at("capacity");
     const auto& c = j.at("checkpoint");

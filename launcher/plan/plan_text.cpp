@@ -135,8 +135,9 @@ std::vector<std::string> memory(const Plan& p) {
   const auto frozen = s.frozen == 0 ? "" : ", frozen " + size_text(s.frozen);
   return {fmt::format("parameters {}{}, optimizer {}, gradient sums {}{}", size_text(s.parameters), copies,
                       size_text(s.optimizer), size_text(s.accumulators), frozen),
-          fmt::format("gathered units {}, gradients of a micro-batch {}, activations about {}",
-                      size_text(m.gathered), size_text(m.gradients), size_text(m.activations)),
+          fmt::format("gathered units {}, gradients of a micro-batch {}, activations about {}{}",
+                      size_text(m.gathered), size_text(m.gradients), size_text(m.activations),
+                      m.attention ? ", scratch of attention " + size_text(m.attention) : ""),
           fmt::format("together about {}{}{}{}", size_text(m.needed()),
                       m.capacity ? " of " + size_text(m.capacity) : "",
                       m.offloaded ? ", the optimizer in the node's memory" : "",

@@ -311,6 +311,35 @@ TEST_F(SubmitCommand, refuses_what_ranks_would_refuse_and_so_does_plan) {
   EXPECT_EQ(tools.calls(), "");
 }
 
+TEST_F(SubmitCommand, what_cannot_be_looked_at_is_not_called_absent) {
+  fs::create_symlink("loop", scratch.path() / "loop");
+  const std::string in = (scratch.path() / "loop/in").string();
+  for (const std::string verb : {"plan", "submit"})
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{"--set", "slurm.bundle=" + in}, {"--resume", in}}) {
+      const auto done = call(verb, words);
+      EXPECT_EQ(done.status, 75) << verb << done.out << done.err;
+      EXPECT_THAT(done.err, HasSubstr("cannot look at " + in + " (Too many levels of symbolic links)"));
+      EXPECT_THAT(done.err, Not(HasSubstr("internal error")));
+      EXPECT_THAT(done.err, Not(HasSubstr("there is no")));
+    }
+}
+
+TEST_F(SubmitCommand, a_job_that_does_not_fit_is_refused_with_what_fits) {
+  const std::vector<std::string> words = {
+      "--set", "train.global_batch=16000", "--set", "train.micro_batch=2000", "--set", "train.lanes=0"};
+  for (const std::string verb : {"plan", "submit"}) {
+    auto all = words;
+    if (verb == "plan") all.emplace_back("--json");
+    const auto done = call(verb, all);
+    EXPECT_EQ(done.status, 3) << verb;
+    EXPECT_THAT(done.err, HasSubstr("but its share of a node has 2.00 GiB"));
+    EXPECT_THAT(done.err, HasSubstr(" with which it fits: "));
+    EXPECT_THAT(done.out, IsEmpty());
+  }
+  EXPECT_EQ(tools.calls(), "");
+}
+
 TEST_F(SubmitCommand, a_job_goes_on_in_any_layout_by_default) {
   tools.answer("squeue", test::FakeTools::captured("job_cancelled.txt"));
   const std::vector<std::string> open = {"--set", "train.lanes=0"};

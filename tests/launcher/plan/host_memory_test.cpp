@@ -93,7 +93,7 @@ TEST(HostMemory, WhatDoesNotFitIsRefusedAndNamesWhatToGiveUp) {
     }
   };
   refused({"a node needs 240.", "of host memory but one of jeroboam has 186.3 GiB", "(snapshot buffers 225.9",
-           "Would one of these do: checkpoint.local = \"none\"?"});
+           "Set checkpoint.local=none, with which it fits: "});
   job.config.checkpoint.local = "none";
   EXPECT_NO_THROW(job.host());
   job.config.checkpoint.local = "auto";
@@ -102,7 +102,7 @@ TEST(HostMemory, WhatDoesNotFitIsRefusedAndNamesWhatToGiveUp) {
 
   job.facts.node_shm_bytes = 100 * giga;
   refused({"of /dev/shm but one of jeroboam has 93.13 GiB", "(snapshot buffers 225.9",
-           "Would one of these do: checkpoint.local = \"none\"?"});
+           "Set checkpoint.local=none, with which it fits: "});
   job.config.checkpoint.local = "/scratch";
   EXPECT_NO_THROW(job.host());
 }

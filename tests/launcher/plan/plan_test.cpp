@@ -47,6 +47,17 @@ const PlannedNode& node_called(const Plan& plan, const std::string& name) {
   throw std::out_of_range(name);
 }
 
+/// What the error says, as a person reads it; "": it is planned.
+std::string refusal_of(const Inputs& in) {
+  try {
+    in.plan();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit(), Exit::impossible);
+    return error.what();
+  }
+  return "";
+}
+
 std::vector<std::string> leaders_of(const Plan& plan) {
   std::vector<std::string> out;
   for (const int i : plan.leaders) out.push_back(plan.nodes.at(i).name);
@@ -320,9 +331,9 @@ TEST(Plan, CountsTheMemoryOfTheLocalLevel) {
   EXPECT_EQ(local({"checkpoint.local=none"}).local, LocalPlan{});
   auto in = inputs_of("quickstart");
   in.facts.gpu_memory_bytes = 30'000'000;
-  EXPECT_THAT(in.plan().warnings, Contains(HasSubstr("snapshots may not fit: 14.45 MiB on top of")));
+  EXPECT_THAT(refusal_of(in), HasSubstr("snapshots 14.45 MiB"));
   in.config.checkpoint.local = "/scratch";
-  EXPECT_TRUE(in.plan().warnings.empty()) << "a disk";
+  EXPECT_EQ(refusal_of(in), "") << "a disk";
 }
 
 TEST(Plan, TheBatchHostIsASpareAndLeadsFirst) {
@@ -362,9 +373,6 @@ TEST(Plan, Warnings) {
   in.nodes = {"b1", "b2", "b3", "a1"}, in.batch_host = "a1", in.config.cluster.nodes = 3,
   in.config.cluster.spares = 1, in.config.train.lanes = 4;
   EXPECT_TRUE(in.plan().warnings.empty());
-  in = inputs_of("quickstart");
-  in.facts.gpu_memory_bytes = 20'000'000;
-  warns("activations may not fit: about 10.98 MiB");
 }
 
 struct Refusal {
@@ -401,13 +409,11 @@ TEST(Plan, Refuses) {
       {nabu.c_str(),
        {"model.file=llama2-70b"},
        Exit::impossible,
-       "a rank needs 142.4 GiB before activations but a GPU has 74.51 GiB (sharded over 8: optimizer state "
-       "64.24 GiB, parameters 32.12 GiB, gradient sums 32.17 GiB, gathered units 4.16 GiB, gradients of a "
-       "micro-batch 8.33 GiB; the largest are the optimizer state). Shard over more ranks (hfsdp, "},
+       " but a GPU has 74.51 GiB (sharded over 8: "},
       {nabu.c_str(),
        {"shard.strategy=no_shard", "train.lanes=992"},
        Exit::impossible,
-       "the largest are the optimizer state)"},
+       "(sharded over 1: optimizer state "},
       {nabu.c_str(),
        {"train.global_batch=100"},
        Exit::usage,
@@ -429,7 +435,7 @@ TEST(Plan, Refuses) {
       {"quickstart",
        {"train.global_batch=16000", "train.micro_batch=2000"},
        Exit::impossible,
-       "a rank's activations need about "},
+       "but its share of a node has 2.00 GiB (sharded over 2: activations "},
       {"quickstart",
        {"train.sequence=1024"},
        Exit::usage,
@@ -448,6 +454,114 @@ TEST(Plan, Refuses) {
   auto in = inputs_of("quickstart");
   in.nodes = {"dgx001"};
   EXPECT_THROW(in.plan(), Error);
+}
+
+/// Each resource and each kind of change: what does not fit is refused, and what the error suggests is
+/// planned.
+TEST(Plan, SuggestsTheSmallestChangeThatFits) {
+  const char *nabu = "llama2-7b-nabuchodonosor", *small = "quickstart";
+  struct Case {
+    const char* job;
+    std::vector<std::string> sets;
+    std::int64_t rank_bytes, node_bytes, shm_bytes;  ///< 0: as the cluster file has it
+    std::string change, numbers;
+  };
+  const std::int64_t mb = 1'000'000, gb = 1000 * mb;
+  for (const Case& c : {
+           Case{nabu,
+                {"train.sequence=4096", "train.micro_batch=4", "train.global_batch=3968"},
+                0,
+                0,
+                0,
+                "train.activation_checkpointing=selective",
+                " GiB of 74.51 GiB a rank"},
+           {nabu,
+            {"train.micro_batch=8", "train.global_batch=7936"},
+            0,
+            0,
+            0,
+            "train.activation_checkpointing=full",
+            " of 74.51 GiB a rank"},
+           {nabu,
+            {"train.activation_checkpointing=full", "train.micro_batch=32", "train.global_batch=31744"},
+            0,
+            0,
+            0,
+            "train.micro_batch=16",
+            " of 74.51 GiB a rank"},
+           {nabu, {"train.activation_checkpointing=full"}, 20 * gb, 0, 0, "shard.offload=moments", " a rank"},
+           {nabu,
+            {"train.activation_checkpointing=full", "shard.offload=moments"},
+            14 * gb,
+            0,
+            0,
+            "shard.strategy=hfsdp",
+            "12.14 GiB of 13.04 GiB a rank"},
+           {nabu,
+            {"shard.strategy=hfsdp", "cluster.nodes=2", "cluster.spares=0", "train.global_batch=32"},
+            30 * gb,
+            0,
+            0,
+            "train.activation_checkpointing=attention",
+            " of 27.94 GiB a rank"},
+           {nabu, {}, 0, 0, 200 * gb, "shard.strategy=hfsdp", " of 186.3 GiB of /dev/shm a node"},
+           {nabu,
+            {"cluster.nodes=1", "train.global_batch=16"},
+            0,
+            200 * gb,
+            0,
+            "checkpoint.local=none",
+            " of 186.3 GiB a node"},
+           {small, {}, 43 * mb, 0, 0, "train.activation_checkpointing=selective", " of 41.01 MiB a rank"},
+       }) {
+    SCOPED_TRACE(c.change);
+    auto in = inputs_of(c.job, c.sets);
+    if (c.rank_bytes > 0) in.facts.gpu_memory_bytes = c.rank_bytes;
+    if (c.node_bytes > 0) in.facts.node_memory_bytes = c.node_bytes;
+    if (c.shm_bytes > 0) in.facts.node_shm_bytes = c.shm_bytes;
+    const std::string says = refusal_of(in);
+    EXPECT_THAT(
+        says, testing::AllOf(HasSubstr("Set " + c.change + ", with which it fits: "), HasSubstr(c.numbers)));
+    auto sets = c.sets;
+    sets.push_back(c.change);
+    auto changed = inputs_of(c.job, sets);
+    changed.facts = in.facts;
+    EXPECT_EQ(refusal_of(changed), "");
+  }
+}
+
+TEST(Plan, SuggestsSeveralChangesOnlyWhereNoneSufficesAlone) {
+  auto in = inputs_of("llama2-7b-nabuchodonosor", {"train.micro_batch=4", "train.global_batch=3968"});
+  in.facts.gpu_memory_bytes = 25'000'000'000;
+  EXPECT_THAT(refusal_of(in), HasSubstr("Set train.activation_checkpointing=full and train.micro_batch=2, "
+                                        "with which it fits: "));
+  in.facts.gpu_memory_bytes = 1'000'000'000;
+  EXPECT_THAT(refusal_of(in), HasSubstr("No setting makes it fit: use a smaller model"));
+}
+
+/// The gradients of the scores of one key head and its query heads: sequence^2 elements of two bytes each.
+TEST(Plan, CountsTheScoresThatDeterministicAttentionStoresOnGpus) {
+  const std::vector<std::string> job = {"train.activation_checkpointing=full"};
+  auto in = inputs_of("llama2-7b-nabuchodonosor", job);
+  in.model.heads = 32;
+  in.model.kv_heads = 8;
+  in.model.max_sequence = 131072;
+  const auto with = [&](int sequence) {
+    in.config.train.sequence = sequence;
+    in.facts.gpu_memory_bytes = 0;
+    const auto scratch = in.plan().memory.attention;
+    in.facts.gpu_memory_bytes = 80'000'000'000;
+    return static_cast<double>(scratch) / (std::int64_t{1} << 30);
+  };
+  EXPECT_NEAR(with(4096), 0.25, 0.05);
+  EXPECT_NEAR(with(32768), 8, 0.2);
+  EXPECT_EQ(refusal_of(in), "");
+  EXPECT_NEAR(with(65536), 32, 0.4);
+  EXPECT_THAT(refusal_of(in), HasSubstr("scratch memory of attention 32."));
+  in.config.train.deterministic = false;
+  EXPECT_EQ(refusal_of(in), "") << "scores are not stored";
+  auto cpu = inputs_of("quickstart");
+  EXPECT_EQ(cpu.plan().memory.attention, 0);
 }
 
 TEST(Plan, TheJobsEnvironmentWins) {
