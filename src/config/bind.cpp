@@ -234,7 +234,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
 
   t.add("eval.every", &C::eval, &Eval::every, "steps between losses on data.validation; 0: never",
         at_least(0));
-  t.add("eval.samples", &C::eval, &Eval::samples, "samples of it, from the first", at_least(1));
+  t.add("eval.samples", &C::eval, &Eval::samples,
+        "samples of it, from all over the file, always the same ones", at_least(1));
 
   const std::vector<std::string> types = {"fp32", "bf16"};
   t.add("precision.parameters", &C::precision, &PrecisionPolicy::parameters,

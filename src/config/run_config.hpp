@@ -175,7 +175,7 @@ inline int micro_batches(const Train& t) { return t.global_batch / std::max(1, t
 /// [eval]: loss on data.validation
 struct Eval {
   int every = 0;     ///< optimizer steps; 0: never
-  int samples = 64;  ///< the first so many of the validation file
+  int samples = 64;  ///< windows of the validation file, drawn by a fixed key: the same at every evaluation
   bool operator==(const Eval&) const = default;
 };
 

@@ -44,6 +44,12 @@ std::int64_t windows_of(const TokenFile& file, int sequence, const std::string& 
   return windows;
 }
 
+std::int64_t held_out_window(std::int64_t i, std::int64_t windows) {
+  constexpr std::uint64_t key = 0x68656c64206f7574;  // "held out"
+  return static_cast<std::int64_t>(
+      permute(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(windows), key));
+}
+
 Sampler::Sampler(std::int64_t windows, int sequence, std::uint64_t shuffle_seed)
     : windows_(windows), sequence_(sequence), seed_(shuffle_seed) {
   expects(windows > 0 && sequence > 0, "a window, and its length");

@@ -18,6 +18,10 @@ std::uint64_t permute(std::uint64_t i, std::uint64_t n, std::uint64_t key);
 /// there is none, or when its rows have another length.
 std::int64_t windows_of(const TokenFile& file, int sequence, const std::string& name = "a token file");
 
+/// The window with which number `i` of an evaluation is computed, of a file with `windows` of them: the same
+/// at every evaluation, and from all over the file however few are asked for.
+std::int64_t held_out_window(std::int64_t i, std::int64_t windows);
+
 class Sampler {
  public:
   /// `windows` >= 1 of `sequence` tokens each.

@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::data {
 namespace {
 
@@ -17,6 +19,21 @@ TEST(Permute, IsAPermutationOfEverySize) {
     }
     EXPECT_EQ(seen.size(), n);
   }
+}
+
+/// A file is its inputs one after the other: few windows have to come from all of them.
+TEST(HeldOutWindow, FewComeFromAllOverTheFileAndAllAreEachOnce) {
+  constexpr std::int64_t windows = 10'000, few = 64, parts = 8;
+  std::set<std::int64_t> all, reached;
+  for (std::int64_t i = 0; i < windows; ++i) {
+    const std::int64_t window = held_out_window(i, windows);
+    EXPECT_TRUE(window >= 0 && window < windows);
+    all.insert(window);
+    if (i < few) reached.insert(window * parts / windows);
+  }
+  EXPECT_EQ(all.size(), as_size(windows));
+  EXPECT_EQ(reached.size(), as_size(parts));
+  EXPECT_EQ(held_out_window(0, 1), 0);
 }
 
 TEST(Sampler, EveryEpochVisitsEveryWindowOnceInItsOwnOrder) {

@@ -90,7 +90,8 @@ void add_eval(CLI::App& app, int& exit_code) {
           "Tokens of a sample (default: the length of the file's rows, else the run's, else up to 2048)")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 30));
-  verb->add_option("--samples", order->samples, "How many samples, from the first (default: all)")
+  verb->add_option("--samples", order->samples,
+                   "How many samples, from all over the file, always the same ones (default: all)")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62));
   verb->add_option("--micro-batch", order->micro_batch,

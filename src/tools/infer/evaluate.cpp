@@ -14,11 +14,12 @@ namespace holdfast::infer {
 
 namespace {
 
-/// Samples of a file in their order, a micro-batch at a time; the last one is filled up with what does not
-/// count.
+/// Windows of a file as a run's evaluation draws them, a micro-batch at a time; the last one is filled up
+/// with what does not count.
 class Rows {
  public:
-  Rows(const data::TokenFile& file, const Evaluation& e) : file_(file), e_(e) {
+  Rows(const data::TokenFile& file, const Evaluation& e)
+      : file_(file), e_(e), windows_(data::windows_of(file, e.sequence)) {
     const auto n = as_size(e.micro_batch) * as_size(e.sequence);
     for (auto* part : {&inputs_, &labels_, &document_start_}) part->resize(n);
   }
@@ -27,7 +28,7 @@ class Rows {
     for (int r = 0; r < e_.micro_batch; ++r) {
       const data::Row to = row(r);
       if (first + r < end) {
-        data::read_window(file_, (first + r) * e_.sequence, e_.boundaries, to);
+        data::read_window(file_, data::held_out_window(first + r, windows_) * e_.sequence, e_.boundaries, to);
         continue;
       }
       for (const auto part : {to.inputs, to.document_start}) std::ranges::fill(part, 0);
@@ -46,6 +47,7 @@ class Rows {
 
   const data::TokenFile& file_;
   const Evaluation& e_;
+  std::int64_t windows_;
   std::vector<std::int32_t> inputs_, labels_, document_start_;
 };
 

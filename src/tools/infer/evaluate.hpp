@@ -12,7 +12,7 @@ namespace holdfast::infer {
 struct Evaluation {
   int sequence = 256;        ///< tokens of a sample
   int micro_batch = 1;       ///< samples that are computed together, as in the run whose bits are wanted
-  std::int64_t samples = 0;  ///< the first so many of the file; 0: all
+  std::int64_t samples = 0;  ///< windows, drawn as a run's evaluation draws them; 0: all
   bool boundaries = true;    ///< attention and positions stop where documents do
   tensor::DType buffers = tensor::DType::fp32;  ///< of the rope tables
 };

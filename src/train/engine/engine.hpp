@@ -109,7 +109,8 @@ class Engine {
   optim::StepUpdate agree_on_update(const MicroBatchSums& sums, std::int64_t step, StepOrders& orders);
   /// The optimizer step, and scales for the next. Collective.
   void update(const optim::StepUpdate& step);
-  /// Collective: loss over the first `samples` samples of `held_out` (fewer when it has fewer), forward only.
+  /// Collective: loss over `samples` windows of `held_out`, drawn by a fixed key (all when it has fewer),
+  /// forward only.
   MicroBatchSums evaluate(const data::TokenFile& held_out, std::int64_t samples, const Progress& progress);
 
   /// Seconds that this thread has waited for other ranks since the start, or since the profile was cleared;

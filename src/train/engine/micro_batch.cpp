@@ -22,10 +22,11 @@ model::Batch MicroBatch::read(const data::Samples& samples, std::int64_t first) 
 }
 
 model::Batch MicroBatch::read(const data::TokenFile& file, std::int64_t first, std::int64_t end) {
+  const std::int64_t windows = data::windows_of(file, sequence_);
   for (int r = 0; r < rows_; ++r) {
     const data::Row to = row(r);
     if (first + r < end) {
-      data::read_window(file, (first + r) * sequence_, boundaries_, to);
+      data::read_window(file, data::held_out_window(first + r, windows) * sequence_, boundaries_, to);
     } else {
       for (const auto part : {to.inputs, to.document_start}) std::ranges::fill(part, 0);
       std::ranges::fill(to.labels, -1);

@@ -15,7 +15,8 @@ class MicroBatch {
 
   /// Samples [first, first + micro_batch) of the run.
   model::Batch read(const data::Samples& samples, std::int64_t first);
-  /// Windows [first, first + micro_batch) of a file in their order; of those from `end` on nothing counts.
+  /// Windows [first, first + micro_batch) of an evaluation (data::held_out_window); of those from `end` on
+  /// nothing counts.
   model::Batch read(const data::TokenFile& file, std::int64_t first, std::int64_t end);
   /// Tokens that stand for any: every one is learned.
   model::Batch blank();
