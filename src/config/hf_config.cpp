@@ -73,8 +73,9 @@ void refuse_what_we_lack(const ForeignJson& in) {
     in.refuse("auto_map names code of the model's own: " + ForeignJson::shown(code));
 }
 
-/// A window that reaches over the longest sequence hides nothing.
-void check_windows(const ForeignJson& in, Family family, int max_sequence) {
+/// A window hides nothing from sequences that are no longer than it: these are the ones that the model takes.
+/// max_position_embeddings otherwise.
+int max_sequence_within_windows(const ForeignJson& in, Family family, int max_sequence) {
   const Json& window = in.get("sliding_window");
   const Json& layers = in.get("layer_types");
   bool slides = family == Family::mistral;
@@ -87,16 +88,14 @@ void check_windows(const ForeignJson& in, Family family, int max_sequence) {
       slides = true;
     }
   }
-  if (!slides) return;
+  if (!slides) return max_sequence;
   // Mistral's own default, where the key is missing.
   const bool missing = family == Family::mistral && window.is_null() && !in.has("sliding_window");
-  if (window.is_null() && !missing) return;
+  if (window.is_null() && !missing) return max_sequence;
   const Json width = missing ? Json(4096) : window;
-  if (!width.is_number_integer() || width < max_sequence)
-    in.refuse(
-        fmt::format("sliding_window is {} and max_position_embeddings {}: attention over a window is not "
-                    "what Holdfast computes",
-                    ForeignJson::shown(width), max_sequence));
+  if (!width.is_number_integer() || width < 1)
+    in.refuse(fmt::format("sliding_window is {}", ForeignJson::shown(width)));
+  return static_cast<int>(std::min<std::int64_t>(width.get<std::int64_t>(), max_sequence));
 }
 
 /// rope_parameters (version 5), or rope_theta and rope_scaling (version 4).
@@ -194,7 +193,7 @@ HfConfig parse_hf_config(std::string_view text, const std::string& path, const s
   shape.name = name;
   read_sizes(in, family, shape);
   refuse_what_we_lack(in);
-  check_windows(in, family, shape.max_sequence);
+  shape.max_sequence = max_sequence_within_windows(in, family, shape.max_sequence);
   read_rope(in, shape);
   const Json& epsilon = in.get("rms_norm_eps");
   shape.norm_epsilon = epsilon.is_null() ? 1e-6 : in.positive(epsilon, "rms_norm_eps");

@@ -112,7 +112,7 @@ TEST(HfConfig, RefusesWhatWeWouldComputeOtherwise) {
       {R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor is 0.5"},
       {R"({"quantization_config": {"bits": 4}})", "quantization_config is set"},
       {R"({"auto_map": {"AutoModelForCausalLM": "m.M"}})", "auto_map names code"},
-      {R"({"layer_types": ["sliding_attention"], "sliding_window": 4096})", "sliding_window is 4096"},
+      {R"({"layer_types": ["sliding_attention"], "sliding_window": 0})", "sliding_window is 0"},
       {R"({"layer_types": ["linear_attention"]})", "layer_types has \"linear_attention\""},
       {R"({"hidden_size": null})", "it has no hidden_size"},
       {R"({"hidden_size": 4096.5})", "hidden_size is 4096.5, not a number from 1"},
@@ -132,14 +132,18 @@ TEST(HfConfig, RefusesWhatWeWouldComputeOtherwise) {
   }
 }
 
-TEST(HfConfig, AWindowThatHidesNothingIsNone) {
+/// Sequences that are no longer than the window are computed as without it; longer ones are not taken.
+TEST(HfConfig, AWindowIsTheLongestSequence) {
   Json mistral = llama31();
   mistral["architectures"] = {"MistralForCausalLM"}, mistral["model_type"] = "mistral";
   mistral.erase("rope_scaling");
-  EXPECT_THAT(complaint(mistral), HasSubstr("sliding_window is 4096"));  // the class's own default
-  mistral["sliding_window"] = 4096;
-  EXPECT_THAT(complaint(mistral), HasSubstr("sliding_window is 4096"));
-  mistral["sliding_window"] = 131072;
+  EXPECT_EQ(read(mistral).shape.max_sequence, 4096) << "the class's own default";
+  mistral["sliding_window"] = 2048;
+  EXPECT_EQ(read(mistral).shape.max_sequence, 2048);
+  mistral["sliding_window"] = "x";
+  EXPECT_THAT(complaint(mistral), HasSubstr("sliding_window is \"x\""));
+  mistral["sliding_window"] = 1 << 20;
+  EXPECT_EQ(read(mistral).shape.max_sequence, 131072);
   EXPECT_FALSE(read(mistral).shape.qkv_bias);
   mistral["sliding_window"] = nullptr;
   EXPECT_EQ(read(mistral).shape.kv_heads, 8);
@@ -150,7 +154,10 @@ TEST(HfConfig, AWindowThatHidesNothingIsNone) {
   qwen["sliding_window"] = 4096;
   EXPECT_TRUE(read(qwen).shape.qkv_bias);  // switched off unless use_sliding_window says so
   qwen["use_sliding_window"] = true;
-  EXPECT_THAT(complaint(qwen), HasSubstr("sliding_window is 4096"));
+  EXPECT_EQ(read(qwen).shape.max_sequence, 4096);
+  qwen["use_sliding_window"] = false;
+  qwen["layer_types"] = {"full_attention", "sliding_attention"};
+  EXPECT_EQ(read(qwen).shape.max_sequence, 4096);
 }
 
 TEST(HfConfig, RefusesTextsThatOthersMayReadOtherwise) {
