@@ -35,11 +35,14 @@ struct Wire {
 };
 
 /// A whole tensor of `elements` in symmetric memory; member r's part is [r * part, (r + 1) * part), cut at
-/// `elements`: short or empty at the end. Nothing behind `elements` is touched.
+/// `elements`: short or empty at the end. Nothing behind `elements` is touched, but for the room there.
 struct Extent {
   void* data = nullptr;
   std::int64_t elements = 0, part = 0;
   DType type = DType::fp32;
+  /// Elements from `data` on that belong to the tensor; 0: as many as it has. Where they hold whole parts, an
+  /// all-gather may leave anything behind `elements`.
+  std::int64_t room = 0;
 };
 
 /// Adds up this member's part of what all members brought. Called by whoever does the operation (on the host

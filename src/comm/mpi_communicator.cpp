@@ -47,7 +47,7 @@ void MpiCommunicator::check_extents(std::span<const Extent> tensors, std::int64_
     if (size() == 1 || tensor.elements == 0) continue;
     expects(!world.base_of.empty(), "tensors of a collective lie in symmetric memory");
     const std::int64_t at = static_cast<const std::byte*>(tensor.data) - world.base_of[world.rank],
-                       bytes = (tensor.elements + behind) * bytes_of(tensor.type);
+                       bytes = (std::max(tensor.elements, tensor.room) + behind) * bytes_of(tensor.type);
     expects(at >= 0 && at + bytes <= world.symmetric_bytes,
             "tensors of a collective lie in symmetric memory");
   }

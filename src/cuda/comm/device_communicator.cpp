@@ -1,5 +1,6 @@
 #include "src/cuda/comm/device_communicator.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <limits>
 #include <random>
@@ -151,7 +152,8 @@ class DeviceCommunicator final : public comm::Communicator {
     for (const Extent& tensor : tensors) {
       expects(tensor.part * size() >= tensor.elements && tensor.part >= 0, "parts that cover the tensor");
       if (size() == 1 || tensor.elements == 0) continue;
-      expects(world_->contains(tensor.data, (tensor.elements + behind) * bytes_of(tensor.type)),
+      expects(world_->contains(tensor.data,
+                               (std::max(tensor.elements, tensor.room) + behind) * bytes_of(tensor.type)),
               "tensors of a collective lie in symmetric memory");
     }
   }

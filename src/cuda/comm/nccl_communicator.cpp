@@ -170,11 +170,12 @@ Event NcclGroup::all_gather(std::span<const Extent> tensors, std::int64_t wire_b
   });
 }
 
-/// NCCL gathers equal parts; where the last ones are cut there may be no room for them.
+/// NCCL gathers equal parts; where the last ones are cut and there is no room for whole ones, they go one by
+/// one, which takes more bytes between nodes.
 void NcclGroup::gather(const Extent& tensor) {
   const std::int64_t size_of = bytes_of(tensor.type);
   if (tensor.elements == 0) return;
-  if (tensor.elements == tensor.part * size()) {
+  if (std::max(tensor.elements, tensor.room) >= tensor.part * size()) {
     nccl_.all_gather(comm_, stream_.handle(), tensor.data, tensor.part * size_of);
     return;
   }

@@ -49,6 +49,30 @@ TEST(NcclGroups, ManyRoundsThroughASmallInbox) {
   }
 }
 
+/// Parts that do not divide the tensor go in one operation of NCCL where there is room for whole ones.
+TEST(NcclGroups, UnevenPartsAreGatheredWholeWhereThereIsRoom) {
+  const int rank = tests::session().rank(), size = tests::session().size();
+  GpuRank gpu(apart());
+  const auto world = gpu.world();
+  const std::int64_t n = 64 * size + 1, part = slice_stride(n, size), room = part * size;
+  auto* memory = reinterpret_cast<float*>(world->symmetric_memory(2 * room * 4).data());
+  for (const bool with_room : {false, true}) {
+    float* const at = memory + (with_room ? room : 0);
+    const Extent tensor{at, n, part, DType::fp32, with_room ? room : 0};
+    std::vector<float> own(part_of(tensor, rank));
+    for (std::size_t i = 0; i < own.size(); ++i)
+      own[i] = static_cast<float>(rank * part) + static_cast<float>(i) + 0.5f;
+    put(gpu.compute, at + rank * part, own);
+    const int before = gpu.nccl.all_gathers();
+    world->all_gather({&tensor, 1}, gpu.compute.record()).wait();
+    const std::vector<float> all = get(gpu.compute, at, n);
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(all[i], static_cast<float>(i) + 0.5f) << with_room;
+    if (size > 1) {
+      EXPECT_EQ(gpu.nccl.all_gathers() - before, with_room ? 1 : 0);
+    }
+  }
+}
+
 TEST(NcclGroups, DifferentVersionsAreNamed) {
   const int rank = tests::session().rank(), size = tests::session().size();
   GpuRank::Options options = apart();

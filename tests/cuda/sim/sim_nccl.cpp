@@ -157,6 +157,7 @@ void SimNccl::add(NcclHandle comm, StreamHandle stream, bool sends, std::uint64_
 void SimNccl::all_gather(NcclHandle comm, StreamHandle stream, void* to, std::int64_t bytes) {
   const Member& member = this->member(comm);
   auto* parts = static_cast<std::byte*>(to);
+  ++all_gathers_;
   for (int peer = 0; peer < member.size; ++peer) {
     if (peer == member.rank) continue;
     add(comm, stream, true, 1, parts + member.rank * bytes, bytes, peer);

@@ -40,6 +40,7 @@ class SimNccl final : public Nccl {
   /// The communicator of this name has failed, as after a broken connection; "": it has not.
   void fail(const std::string& name, const std::string& text);
   int launches() const { return launches_; }
+  int all_gathers() const { return all_gathers_; }
   int registrations() const { return registrations_; }
   int aborts() const { return aborts_.load(); }
 
@@ -60,7 +61,7 @@ class SimNccl final : public Nccl {
   Member* group_of_ = nullptr;
   StreamHandle group_stream_{};
   std::vector<Transfer> group_;
-  int launches_ = 0, registrations_ = 0;
+  int launches_ = 0, all_gathers_ = 0, registrations_ = 0;
   std::atomic<int> aborts_{0};
 };
 
