@@ -15,6 +15,7 @@
 #include "checkpoint/io/direct_reader.hpp"
 #include "checkpoint/shards/shard_writer.hpp"
 #include "src/base/as_size.hpp"
+#include "src/base/files.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -122,7 +123,7 @@ Imported import_safetensors(const ImportOrder& order, const CopyProgress& progre
   if (order.tied) safetensors::require_tied_head(source);
   Facts facts = order.facts;
   facts.data_identity = safetensors::imported_identity(source, order.model);
-  if (std::error_code ignored; fs::exists(committed_path(order.checkpoints, 0), ignored))
+  if (files::exists_or_fail(committed_path(order.checkpoints, 0)))
     throw Error(Exit::usage, committed_path(order.checkpoints, 0).string() + " exists",
                 "nothing is overwritten", "Choose another folder?");
   const MadeFolder folder(order.checkpoints);

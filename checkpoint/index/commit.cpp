@@ -34,14 +34,6 @@ void check_size(const fs::path& path, std::int64_t bytes) {
                 std::to_string(info.st_size) + " bytes, not " + std::to_string(bytes));
 }
 
-/// What cannot be looked at may be there: Error.
-bool is_there(const fs::path& path) {
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) == 0) return true;
-  if (errno != ENOENT) throw system_error("cannot look at " + path.string(), errno);
-  return false;
-}
-
 /// Without links; what is not absolute stays as it is. Throws Error.
 std::string real_path(const std::string& folder) {
   if (!folder.starts_with('/')) return folder;
@@ -63,7 +55,8 @@ void rename_into_place(const fs::path& checkpoints, const fs::path& temporary, c
   const auto failed = [&](int reason) {
     return system_error("cannot commit " + final_path.string(), reason);
   };
-  if (!is_there(final_path)) {  // a plain rename never replaces a folder with something in it
+  if (!files::entry_exists_or_fail(
+          final_path)) {  // a plain rename never replaces a folder with something in it
     if (::rename(temporary.c_str(), final_path.c_str()) != 0) throw failed(errno);
     return;
   }
@@ -237,7 +230,7 @@ Committed Commit::commit_files() {
 
 /// A sound one of this or a higher generation counts as this checkpoint.
 bool Commit::is_there_already(Committed& committed) {
-  if (!is_there(committed.path)) return false;
+  if (!files::entry_exists_or_fail(committed.path)) return false;
   const auto there = condition_of(committed.path).generation();
   if (!there || *there < generation_) return false;
   committed.note = committed.path.filename().string() + " was already committed";

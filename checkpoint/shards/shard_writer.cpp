@@ -14,14 +14,10 @@
 #include "checkpoint/shards/shard_file.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/files.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
-
-bool is_there(const fs::path& path) {
-  struct stat info {};
-  return ::lstat(path.c_str(), &info) == 0;
-}
 
 void make_folder(const fs::path& path) {
   if (::mkdir(path.c_str(), 0750) != 0 && errno != EEXIST)
@@ -114,7 +110,7 @@ std::string ShardWriter::write(const RunPoint& point, std::span<const PieceView>
 fs::path ShardWriter::Plan::make_temporary_folder() const {
   make_folder(checkpoints);
   fs::path folder = temporary_path(checkpoints, common.point.step, common.generation);
-  check_room(checkpoints, is_there(folder) ? shard.info.bytes : checkpoint_bytes);
+  check_room(checkpoints, files::is_there(folder) ? shard.info.bytes : checkpoint_bytes);
   make_folder(folder);
   return folder;
 }

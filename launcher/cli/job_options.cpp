@@ -14,6 +14,7 @@
 #include "launcher/job/run_owner.hpp"
 #include "slurm/job_env.hpp"
 #include "src/base/errors.hpp"
+#include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/base/shell_words.hpp"
 
@@ -71,7 +72,7 @@ std::string name_of(const std::vector<std::string>& command) {
 
 /// A requeued job finds its run again.
 bool is_taken(const RunDir& run) {
-  if (!std::filesystem::exists(run.path)) return false;
+  if (!files::exists_or_fail(run.path)) return false;
   const auto owner = read_owner(run);
   return !(owner && slurm::inside_a_job() && owner->job == slurm::job_env().job);
 }

@@ -23,7 +23,7 @@ StatusFacts facts_of(const RunDir& run) {
   read_settings(run, facts);
   facts.state = replay(run);
   facts.term = highest_valid_term(run);
-  if (files::fs::exists(run.nodes())) facts.roster = read_roster(run);
+  if (files::exists_or_fail(run.nodes())) facts.roster = read_roster(run);
   facts.last_step = report::last_metrics_line(facts.own_trainer ? run.metrics() : run.reported_metrics());
   count_steps(facts);
   return facts;

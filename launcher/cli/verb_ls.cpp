@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <set>
@@ -11,6 +12,7 @@
 #include "launcher/cli/verbs.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "slurm/tools.hpp"
+#include "src/base/access.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
@@ -22,11 +24,15 @@ namespace fs = std::filesystem;
 
 /// The run directories that are `folder`, or lie in it.
 void add_runs(const fs::path& folder, std::set<fs::path>& runs) {
+  if (!may_read(folder)) refuse_reading(folder);
   const auto add = [&](const fs::path& path) {
-    if (files::is_there(RunDir{path}.config())) runs.insert(fs::absolute(path).lexically_normal());
+    const files::Look look = files::look_at(RunDir{path}.config());
+    if (look.presence == files::Presence::there) runs.insert(fs::absolute(path).lexically_normal());
+    if (look.presence == files::Presence::unknown)
+      log::warn("it is not known whether {} is a run: {}", path.string(), std::strerror(look.error));
   };
   add(folder);
-  for (const std::string& name : files::list(folder)) add(folder / name);
+  for (const std::string& name : files::list_or_fail(folder)) add(folder / name);
 }
 
 /// Nothing: SLURM cannot be asked.
@@ -79,7 +85,7 @@ void add_ls(CLI::App& app, int& exit_code) {
   verb->add_flag("--json", *as_json, "Print JSON");
   verb->callback([folders, as_json, &exit_code] {
     for (const auto& folder : *folders)
-      if (!fs::is_directory(folder))
+      if (may_read(folder) && !(files::exists_or_fail(folder) && fs::is_directory(folder)))
         throw Error(Exit::usage, folder + " is not a folder", "", "Give one in which run directories lie?");
     if (folders->empty()) *folders = {".", std::string(runs_folder)};
     const auto runs = list(*folders);

@@ -22,6 +22,7 @@
 #include "slurm/job_env.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
@@ -43,7 +44,7 @@ constexpr Millis drain_poll{200}, same_signal{2000};
 
 void write_plan(const RunDir& run, const Plan& plan) {
   json hypothetical = nullptr;
-  if (files::fs::exists(run.plan())) {
+  if (files::exists_or_fail(run.plan())) {
     const json before = json::parse(files::read_text(run.plan()), nullptr, false);
     if (before.is_object())
       hypothetical = before.contains("hypothetical_plan") ? before["hypothetical_plan"] : before;

@@ -17,7 +17,9 @@
 #include "launcher/plan/topology.hpp"
 #include "slurm/job_env.hpp"
 #include "slurm/site.hpp"
+#include "src/base/access.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
@@ -36,7 +38,9 @@ config::RunConfig with_sbatch(config::RunConfig config, const std::vector<std::s
 }
 
 void check_bundle(const config::RunConfig& config) {
-  if (!config.slurm.bundle.empty() && !std::filesystem::exists(config.slurm.bundle))
+  if (config.slurm.bundle.empty()) return;
+  if (!may_read(config.slurm.bundle)) refuse_reading(config.slurm.bundle);
+  if (!files::exists_or_fail(config.slurm.bundle))
     throw Error(Exit::usage, "there is no bundle " + config.slurm.bundle, "slurm.bundle names it",
                 "Make one with scripts/bundle.sh?");
 }

@@ -153,7 +153,7 @@ void acquire(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit
 /// A run without agents holds this lock as long as it lives, and checks for an owner after it has taken the
 /// lock. This is called when owner.json exists, so that one of the two notices the other.
 void refuse_bare_run(const RunDir& run, Exit refusal) {
-  if (!std::filesystem::exists(run.bare_lock())) return;
+  if (!files::exists_or_fail(run.bare_lock())) return;
   const files::Fd lock = files::open(run.bare_lock(), O_RDWR);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   throw Error(refusal, "the run directory " + run.path.string() + " belongs to a run that is still going on",
@@ -175,7 +175,7 @@ void take(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit re
 }  // namespace
 
 std::optional<Owner> read_owner(const RunDir& run) {
-  if (!std::filesystem::exists(run.owner())) return std::nullopt;
+  if (!files::exists_or_fail(run.owner())) return std::nullopt;
   const auto read = json::parse(files::read_text(run.owner()), nullptr, false);
   try {
     Owner owner{std::nullopt, read.at("host"), read.at("pid"), read.at("since")};

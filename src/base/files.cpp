@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <random>
 #include <utility>
 
@@ -189,10 +190,33 @@ bool is_private_folder(const fs::path& path) {
   return ::lstat(path.c_str(), &facts) == 0 && is_private(facts);
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
+namespace {
+Look look(int result) {
+  if (result == 0) return {Presence::there};
+  if (errno == ENOENT || errno == ENOTDIR) return {Presence::absent};
+  return {Presence::unknown, errno};
 }
+
+bool known(const Look& look, const fs::path& path) {
+  if (look.presence == Presence::unknown)
+    throw Error(Exit::transient, "cannot look at " + path.string(), std::strerror(look.error));
+  return look.presence == Presence::there;
+}
+}  // namespace
+
+Look look_at(const fs::path& path) {
+  struct stat facts {};
+  return look(::stat(path.c_str(), &facts));
+}
+
+Look look_at_entry(const fs::path& path) {
+  struct stat facts {};
+  return look(::lstat(path.c_str(), &facts));
+}
+
+bool exists_or_fail(const fs::path& path) { return known(look_at(path), path); }
+bool entry_exists_or_fail(const fs::path& path) { return known(look_at_entry(path), path); }
+bool is_there(const fs::path& path) { return look_at(path).presence == Presence::there; }
 
 namespace {
 std::vector<std::string> names_in(const fs::path& folder, std::error_code& error) {

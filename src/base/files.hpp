@@ -57,13 +57,26 @@ bool create_exclusively(const fs::path& path, std::string_view text, unsigned mo
 /// Takes from a folder whatever others may do with it, what its group may beside reading, and what the umask
 /// would take from a new one. Nobody gains a right.
 void close_folder(const fs::path& folder);
-/// Creates a folder that is this user's alone (0700), or takes one that is. Where other users can write, as in /tmp
-/// and /dev/shm, they may have made the name before: a link, a folder of somebody else, or one that others can
-/// enter is an Error (runtime), which says whose it is.
+/// Creates a folder that is this user's alone (0700), or takes one that is. Where other users can write, as
+/// in /tmp and /dev/shm, they may have made the name before: a link, a folder of somebody else, or one that
+/// others can enter is an Error (runtime), which says whose it is.
 void make_private_folder(const fs::path& folder);
 /// It is this user's own folder, which no other user can enter; a link to one is not.
 bool is_private_folder(const fs::path& path);
-/// False also for what cannot be looked at.
+/// A look at a path has three answers: what cannot be looked at may be there, and may come back.
+enum class Presence { there, absent, unknown };
+struct Look {
+  Presence presence = Presence::unknown;
+  int error = 0;  ///< an errno, where it is unknown
+};
+/// What the path leads to, through symbolic links. Absent: it, or a folder on the way to it, does not exist.
+Look look_at(const fs::path& path);
+/// The same of the entry itself, which may be a link.
+Look look_at_entry(const fs::path& path);
+/// Error (transient) where it is unknown: for whoever would do harm by taking it for absent.
+bool exists_or_fail(const fs::path& path);
+bool entry_exists_or_fail(const fs::path& path);
+/// False also for what cannot be looked at: for hints, and where nothing is lost by a wrong answer.
 bool is_there(const fs::path& path);
 /// It lies on a file system of this node's own (a disk, memory): neither on one of a network nor on one that
 /// a process offers (FUSE). False also for what cannot be looked at.

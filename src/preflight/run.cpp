@@ -8,6 +8,7 @@
 
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/durable_record.hpp"
+#include "src/base/access.hpp"
 #include "src/base/files.hpp"
 #include "src/config/bind.hpp"
 #include "src/config/load.hpp"
@@ -136,14 +137,15 @@ void check_run_dir(const Subject& subject, Problems& problems) {
                                          "cannot make files in the run directory " + run.path.string(),
                                          above.string() + ": " + why, "Choose another run.dir?"});
   if (!fs::exists(status)) return;
-  if (!files::list_or_fail(run.path).empty() && !fs::exists(run.config()) && !fs::exists(run.owner()))
+  if (!files::list_or_fail(run.path).empty() && !files::exists_or_fail(run.config()) &&
+      !files::exists_or_fail(run.owner()))
     throw Error(Exit::usage, "run.dir " + run.path.string() + " is not a run directory",
                 "it holds other files and no config.toml", "Choose another run.dir?");
 }
 
 void check_model(const Subject& subject, Problems&) {
   const RunDir& run = subject.run;
-  if (run.path.empty() || !fs::exists(run.model())) return;
+  if (run.path.empty() || !files::exists_or_fail(run.model())) return;
   const std::string different = difference(subject.model, config::load_model(run.model().string()));
   if (!different.empty())
     throw Error(Exit::usage, "the run directory " + run.path.string() + " is the run of another model",
@@ -158,7 +160,8 @@ void check_checkpoint(const Subject& subject, Problems& problems) {
     if (!subject.requeued && !subject.run.path.empty()) require_no_run(subject.run);
     return;
   }
-  if (std::error_code ignored; resume != "auto" && !fs::exists(resume, ignored))
+  if (resume != "auto" && !may_read(resume)) refuse_reading(resume);
+  if (resume != "auto" && !files::exists_or_fail(resume))
     return problems.add_of_this_machine({Exit::usage, "there is no checkpoint " + resume,
                                          "run.resume names it",
                                          "Use auto, none or the path of a checkpoint?"});

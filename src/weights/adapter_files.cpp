@@ -2,6 +2,7 @@
 
 #include "checkpoint/shards/load.hpp"
 #include "src/base/as_size.hpp"
+#include "src/base/files.hpp"
 #include "src/weights/find_checkpoint.hpp"
 
 namespace holdfast::weights {
@@ -21,8 +22,7 @@ AdapterFiles::AdapterFiles(const fs::path& path, const std::string& asked_by) {
     source_.emplace(path / peft_weights_name);
     return;
   }
-  std::error_code ignored;
-  auto found = fs::exists(path, ignored) ? find_checkpoint(path, asked_by) : std::nullopt;
+  auto found = files::exists_or_fail(path) ? find_checkpoint(path, asked_by) : std::nullopt;
   if (!found) throw no_adapters(path, asked_by);
   lease_.emplace(std::move(found->lease));
   contents_ = contents_of(found->path, found->manifest);

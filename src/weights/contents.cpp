@@ -34,10 +34,7 @@ std::string trained_on(const config::AdapterFacts& facts) {
 
 }  // namespace
 
-bool is_peft_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path / peft_config_name, ignored);
-}
+bool is_peft_folder(const fs::path& path) { return files::exists_or_fail(path / peft_config_name); }
 
 std::vector<LogicalTensor> tensors_of_model(const std::vector<config::TensorSpec>& specs) {
   std::vector<LogicalTensor> out;
@@ -72,8 +69,7 @@ void require_weights(const fs::path& path, const checkpoint::Manifest& manifest,
 AdapterContents peft_contents(const fs::path& path) {
   AdapterContents out{path, read_peft_config(path / peft_config_name), {}};
   const fs::path weights = path / peft_weights_name;
-  std::error_code ignored;
-  if (!fs::exists(weights, ignored))
+  if (!files::exists_or_fail(weights))
     throw Error(Exit::usage, "cannot use the adapters of " + path.string(),
                 fmt::format("it has no {}", peft_weights_name), "Save them as safetensors?");
   const safetensors::Contents files(weights);
@@ -106,8 +102,7 @@ AdapterContents contents_of(const fs::path& path, const checkpoint::Manifest& ma
 }
 
 Error no_adapters(const fs::path& path, const std::string& asked_by) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored))
+  if (!files::exists_or_fail(path))
     return {Exit::usage, "there are no adapters at " + path.string(), asked_by,
             "Name a folder of PEFT, a checkpoint or a run?"};
   return {Exit::usage, "there are no adapters in " + path.string(), asked_by,
@@ -160,8 +155,7 @@ void look_at_weights(const fs::path& path, const std::string& asked_by, const co
 
 void look_at_adapters(const fs::path& path, const std::string& asked_by, const config::ModelShape& shape,
                       const config::Lora& lora) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) throw no_adapters(path, asked_by);
+  if (!files::exists_or_fail(path)) throw no_adapters(path, asked_by);
   if (is_peft_folder(path)) return require_kind(peft_contents(path), shape, lora);
   const auto found = look_for_checkpoint(path, asked_by);
   if (!found) throw no_adapters(path, asked_by);

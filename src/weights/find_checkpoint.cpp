@@ -30,8 +30,7 @@ std::optional<Result> find(const fs::path& path, const std::string& asked_by, On
 }  // namespace
 
 void require_there(const fs::path& path, const std::string& asked_by) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored))
+  if (!files::exists_or_fail(path))
     throw Error(Exit::usage, "there are no weights at " + path.string(), asked_by,
                 "Name a Hugging Face folder, a safetensors file, a checkpoint or a run?");
 }

@@ -7,6 +7,7 @@
 #include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 
 namespace holdfast::weights {
 namespace {
@@ -20,8 +21,7 @@ std::string matrix_of(const std::string& adapter, std::string_view part) {
 fs::path base_of(const AdapterFiles& adapters, const fs::path& named) {
   if (!named.empty()) return named;
   const std::string& base = adapters.facts().base;
-  std::error_code ignored;
-  if (!base.empty() && fs::exists(base, ignored)) return base;
+  if (!base.empty() && files::exists_or_fail(base)) return base;
   throw Error(
       Exit::usage,
       fmt::format("{} holds adapters, and nothing says beside which weights", adapters.path().string()),

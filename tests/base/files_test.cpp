@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <thread>
 
 #include "src/base/error.hpp"
+#include "tests/support/as_nobody.hpp"
 
 namespace holdfast::files {
 namespace {
@@ -126,6 +128,42 @@ TEST(Reserve, GivesAFileAllOfItsRoom) {
 TEST(Reserve, SaysWhyNot) {
   const Fd fd(::memfd_create("too large", MFD_CLOEXEC));
   EXPECT_EQ(reserve(fd.get(), -1), EINVAL);
+}
+
+TEST(Look, HasThreeAnswers) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("holdfast-look-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  replace_atomically(folder / "file", "text");
+  std::filesystem::create_symlink("loop", folder / "loop");
+  std::filesystem::create_symlink("nowhere", folder / "dangling");
+  const auto presence = [&](const char* name) { return look_at(folder / name).presence; };
+  EXPECT_EQ(presence("file"), Presence::there);
+  EXPECT_EQ(presence("other"), Presence::absent);
+  EXPECT_EQ(presence("file/in it"), Presence::absent);
+  EXPECT_EQ(presence("no folder/file"), Presence::absent);
+  EXPECT_EQ(presence("dangling"), Presence::absent);
+  EXPECT_EQ(look_at_entry(folder / "dangling").presence, Presence::there);
+  EXPECT_EQ(presence("loop/file"), Presence::unknown);
+  EXPECT_EQ(look_at(folder / "loop/file").error, ELOOP);
+  EXPECT_TRUE(exists_or_fail(folder / "file"));
+  EXPECT_FALSE(exists_or_fail(folder / "other"));
+  EXPECT_FALSE(is_there(folder / "loop/file"));
+  try {
+    exists_or_fail(folder / "loop/file");
+    ADD_FAILURE() << "what cannot be looked at is not absent";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit(), Exit::transient);
+    EXPECT_EQ(error.problem(), "cannot look at " + (folder / "loop/file").string());
+  }
+  ASSERT_EQ(::chmod(folder.c_str(), 0), 0);
+  EXPECT_EQ(test::as_nobody([&] { return std::to_string(look_at(folder / "file").error); }),
+            std::to_string(EACCES));
+  EXPECT_EQ(
+      test::as_nobody([&] { return std::string(exists_or_fail(folder / "other") ? "there" : "absent"); }),
+      "cannot look at " + (folder / "other").string() + " (Permission denied)");
+  ::chmod(folder.c_str(), 0700);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ RecordedState read_recorded_state(const RunDir& run, const Roster& roster) {
     out.taken = highest_term(run);
     out.highest = highest_valid_term(run);
     lost = replay(run).lost;
-    if (files::fs::exists(run.result()))
+    if (files::exists_or_fail(run.result()))
       out.ended = code_of(nlohmann::json::parse(files::read_text(run.result())), roster.job, out.highest);
     // A log that was not there any more would be an empty one.
     if (highest_term(run) < out.taken) out.trouble = "the run directory has vanished";

@@ -33,8 +33,7 @@ std::string generation_text(const checkpoint::Generation& generation) {
 }
 
 bool is_pinned(const fs::path& step_dir, std::int64_t step) {
-  std::error_code ignored;
-  return fs::exists(checkpoint::pin_path(step_dir.parent_path(), step), ignored);
+  return files::exists_or_fail(checkpoint::pin_path(step_dir.parent_path(), step));
 }
 
 /// Ranks whose state of `step` lies sealed on this machine.

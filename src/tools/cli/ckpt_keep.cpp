@@ -51,7 +51,7 @@ files::Fd refuse_live_run(const RunDir& run, bool force) {
 Retention retention_of(const PruneOrder& order, const std::optional<RunDir>& run) {
   Retention retention{config::Checkpoint().keep, config::Checkpoint().archive_h,
                       config::Checkpoint().keep_files};
-  if (run && fs::exists(run->config()) && !(order.keep && order.archive_h)) {
+  if (run && files::exists_or_fail(run->config()) && !(order.keep && order.archive_h)) {
     const auto settings = config::load(run->config()).config.checkpoint;
     retention = {settings.keep, settings.archive_h, settings.keep_files};
   }
@@ -93,7 +93,7 @@ int ckpt_prune(const PruneOrder& order, std::ostream& out) {
   if (!order.dry_run) {
     constexpr int last = std::numeric_limits<int>::max();
     checkpoint::sweep(folder, {last, last});  // nobody is alive
-    if (run && fs::exists(run->durable())) checkpoint::record_steps(run->durable(), 0, {}, steps);
+    if (run && files::exists_or_fail(run->durable())) checkpoint::record_steps(run->durable(), 0, {}, steps);
   }
   const auto committed = static_cast<std::int64_t>(checkpoint::committed_steps(folder).size());
   const auto gone = static_cast<std::int64_t>(steps.size());

@@ -73,7 +73,7 @@ struct Metrics::File {
     Kept out;
     std::string kept;
     std::int64_t last = 0;
-    if (std::filesystem::exists(path)) {
+    if (files::exists_or_fail(path)) {
       std::istringstream lines(files::read_text(path));
       for (std::string line;
            std::getline(lines, line) && !lines.eof();) {  // a line without its newline is torn

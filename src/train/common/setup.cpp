@@ -25,7 +25,7 @@ void take_lock(const RunDir& dir) {
         Exit::usage,
         fmt::format("the run directory {} belongs to a run that is still going on", dir.path.string()),
         "another process holds bare.lock", "Wait for it, or choose another run.dir?");
-  if (std::filesystem::exists(dir.owner()))
+  if (files::exists_or_fail(dir.owner()))
     throw Error(Exit::usage,
                 fmt::format("the run directory {} belongs to a submitted job", dir.path.string()),
                 "there is an owner.json, and this rank was not started by that job's agents",

@@ -3,13 +3,14 @@
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/base/run_dir.hpp"
+#include "src/train/common/agree.hpp"
 
 namespace holdfast::train {
 namespace {
 
+/// What cannot be looked at may hold the run's choices, and others in their place would change its bits.
 std::string read_if_there(const std::filesystem::path& file) {
-  std::error_code none;
-  return std::filesystem::exists(file, none) ? files::read_text(file) : "";
+  return files::exists_or_fail(file) ? files::read_text(file) : "";
 }
 
 }  // namespace
@@ -20,7 +21,7 @@ void agree_on_algorithms(device::Device& device, comm::Communicator& world, cons
   micro_batch();
   device.take_notes(false);
   std::string text;
-  if (world.rank() == 0) {
+  together(world, world.rank() == 0, [&] {
     const std::string here = read_if_there(file);
     std::string known = here;
     // A checkpoint lies in RUN/checkpoints/step-NNNNNNNN.
@@ -32,7 +33,7 @@ void agree_on_algorithms(device::Device& device, comm::Communicator& world, cons
                 text == known ? "taken over" : "chosen", file.string());
       files::replace_atomically(file, text, 0644);
     }
-  }
+  });
   text = comm::broadcast_text(world, text, 0);
   if (!text.empty()) device.use_choices(text);
 }

@@ -1,5 +1,6 @@
 #include "src/train/local/local_level.hpp"
 
+#include "src/base/files.hpp"
 #include "src/config/snapshot_buffers.hpp"
 #include "src/train/local/partner_plan.hpp"
 
@@ -20,7 +21,7 @@ checkpoint::LocalFile open_local_file(const Setup& setup, const LocalRun& run,
                                       const std::filesystem::path& folder) {
   const auto& checkpoint = setup.config.checkpoint;
   const bool first =
-      setup.place.agent ? setup.place.agent->attempt <= 1 : !std::filesystem::exists(setup.dir.metrics());
+      setup.place.agent ? setup.place.agent->attempt <= 1 : !files::exists_or_fail(setup.dir.metrics());
   // In bare mode every start is told where the run begins; under agents only the first one.
   const bool begins_elsewhere = !setup.place.agent && setup.config.run.resume != "auto";
   const bool rarer_partner_copies = checkpoint.partner != config::Partner::none &&

@@ -132,7 +132,7 @@ std::unique_ptr<PartnerCopies> make_partner_copies(
   if (setup.config.checkpoint.partner == config::Partner::none || !folder) return nullptr;
   // One rank reads: a plan that changes between two looks would be two plans.
   std::string plan;
-  if (setup.place.rank == 0 && std::filesystem::exists(setup.dir.plan()))
+  if (setup.place.rank == 0 && files::exists_or_fail(setup.dir.plan()))
     plan = files::read_text(setup.dir.plan());
   plan = comm::broadcast_text(world, std::move(plan), 0);
   const int ranks_per_node = setup.place.ranks_per_node;

@@ -14,6 +14,7 @@
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/files.hpp"
 #include "src/base/units.hpp"
 #include "src/config/bind.hpp"
 #include "src/train/common/agree.hpp"
@@ -97,7 +98,7 @@ Saver::Parts saver_parts(const Setup& setup, const StateViews& views, const chec
 FailureRate expected_failures(const Setup& setup, bool local, int replicas) {
   const auto& c = setup.config;
   double node_h = usual_node_mttf_h;
-  if (std::filesystem::exists(setup.dir.cluster())) {
+  if (files::exists_or_fail(setup.dir.cluster())) {
     const auto facts = config::load_cluster(setup.dir.cluster().string());
     if (facts.node_mttf_hours > 0) node_h = facts.node_mttf_hours;
   }

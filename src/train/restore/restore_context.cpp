@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "src/base/files.hpp"
 #include "src/config/load.hpp"
 #include "src/config/state_network.hpp"
 
@@ -13,7 +14,7 @@ RestoreContext restore_context(const Setup& setup, Engine& engine, comm::Communi
   const int local_rank = place.agent ? place.agent->local_rank : place.rank % place.ranks_per_node;
   const auto open = [&setup, &world, local_rank] {
     comm::ExchangeOptions options;
-    options.network = std::filesystem::exists(setup.dir.cluster())
+    options.network = files::exists_or_fail(setup.dir.cluster())
                           ? config::state_network(
                                 setup.config, config::load_cluster(setup.dir.cluster().string()), local_rank)
                           : setup.config.checkpoint.network;

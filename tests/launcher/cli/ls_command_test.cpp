@@ -123,6 +123,18 @@ TEST_F(ListOfRuns, WithoutSlurmItSaysOnlyWhatTheRecordSays) {
   EXPECT_THAT(list.out, Not(HasSubstr("no job")));
   EXPECT_THAT(list.err, HasSubstr("cannot ask SLURM"));
 }
+TEST_F(ListOfRuns, WhatCannotBeLookedAtIsNotAbsent) {
+  submit("first");
+  fs::create_symlink("loop", scratch.path() / "runs" / "loop");
+  const auto list = holdfast({"ls"});
+  EXPECT_EQ(list.status, 0);
+  EXPECT_THAT(list.out, HasSubstr("first"));
+  EXPECT_THAT(list.err, HasSubstr("it is not known whether runs/loop is a run: Too many levels"));
+  const auto alone = holdfast({"ls", "runs/loop"});
+  EXPECT_EQ(alone.status, 75) << alone.out;
+  EXPECT_THAT(alone.err, HasSubstr("cannot look at runs/loop"));
+  EXPECT_THAT(alone.out, Not(HasSubstr("there is no run")));
+}
 TEST_F(ListOfRuns, ARunIsFoundByItsName) {
   submit("first");
   const auto status = holdfast({"status", "first"});
