@@ -46,7 +46,7 @@ const std::vector<Fault>& faults() {
       {"rank_slow", "a rank computes at half speed for a while", R, "slow", "", T::rank, 5, K::none, false, 0},
       {"rank_out_of_memory", "a rank is killed for memory, and the node says so", A, "oom_rank", "", T::rank, 0, K::attempt, false, 0},
       // --- numbers ---
-      {"gradient_nan", "an element of a gradient becomes NaN", R, "nan", "", T::rank, 0, K::none, false, 93},
+      {"gradient_nan", "a rank computes NaN from then on, and other ranks do not", R, "nan", "", T::rank, 0, K::attempt, false, 0, L::accused},
       {"state_flipped", "a bit of the optimizer's state changes", R, "flip_state", "", T::rank, 0, K::attempt, false, 0, L::accused},
       {"gradient_flipped", "a bit of a micro-batch's gradient changes: wrong arithmetic", R, "flip_gradient", "", T::rank, 0, K::attempt, false, 0, L::accused},
       // --- state ---

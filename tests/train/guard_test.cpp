@@ -68,6 +68,7 @@ TEST_F(GuardTest, WhatIsNotANumberEndsTheRunForGood) {
   const Finished done = train(1, "run", {"optim.lr=1e30", "optim.clip_norm=0"});
   EXPECT_EQ(done.status, 93) << done.err;
   EXPECT_THAT(done.err, HasSubstr("diverged"));
+  EXPECT_THAT(done.err, HasSubstr("the same rank came to the same when it computed it again"));
 }
 
 }  // namespace

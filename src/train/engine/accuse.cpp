@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::train {
@@ -62,6 +64,24 @@ MicroBatchBlame accuse_micro_batch(const MicroBatchHashes& h) {
   if (h.third == h.owner) return {false, true};
   if (h.third == h.other) return {true, false};
   return {true, true};
+}
+
+NotFiniteBlame accuse_not_finite(const NotFiniteCounts& counts, int distance) {
+  const auto any = [](const std::vector<std::uint64_t>& of) {
+    return std::ranges::any_of(of, [](std::uint64_t n) { return n > 0; });
+  };
+  if (any(counts.both)) return {true, {}};
+  if (distance == 0) return {};
+  const std::size_t world = counts.owner.size();
+  std::set<int> accused;
+  for (std::size_t rank = 0; rank < world; ++rank) {
+    if (counts.owner[rank] > 0) accused.insert(static_cast<int>(rank));
+    if (counts.other[rank] > 0) accused.insert(static_cast<int>((rank + as_size(distance)) % world));
+  }
+  if (accused.empty())
+    for (std::size_t rank = 0; rank < world; ++rank)
+      if (counts.loss[rank] > 0) accused.insert(static_cast<int>(rank));
+  return {false, {accused.begin(), accused.end()}};
 }
 
 int second_distance(int world, int ranks_per_node) {

@@ -37,6 +37,20 @@ struct MicroBatchBlame {
 /// Who contradicts itself; or, where both stand by what they said, whom the third one contradicts.
 MicroBatchBlame accuse_micro_batch(const MicroBatchHashes& hashes);
 
+/// A step came out as NaN or infinity, so each of its micro-batches was computed again: how often those of
+/// each rank (by rank) were not finite with the rank itself and with another one, with itself alone, and with
+/// the other one alone; and whose losses in the step were not finite, 1 or 0.
+struct NotFiniteCounts {
+  std::vector<std::uint64_t> both, owner, other, loss;
+};
+struct NotFiniteBlame {
+  bool reproduced = false;   ///< two ranks agree on it: the data or the state is the reason
+  std::vector<int> accused;  ///< ascending, where it is not reproduced
+};
+/// `distance`: ranks from the owner to the other one; 0: there is none, and what a rank finds twice is
+/// reproduced.
+NotFiniteBlame accuse_not_finite(const NotFiniteCounts& counts, int distance);
+
 /// Ranks between the one whose micro-batch it is and the one that computes it again: on the next node where
 /// there is one, else the next rank, else (0) the same.
 int second_distance(int world, int ranks_per_node);

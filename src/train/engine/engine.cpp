@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "src/base/as_size.hpp"
@@ -241,10 +242,11 @@ model::Batch Engine::load(std::int64_t first_sample, int micro_step) {
 
 void Engine::forward_backward(const model::Batch& batch, int micro_step) {
   weights_.begin_micro_step(micro_step);
-  if (micro_step == watched_) {
-    gradient_watch_.begin(true, fault_);
+  const bool watched = micro_step == watched_;
+  if (watched || broken_) {
+    gradient_watch_.begin(true, watched && fault_ ? fault_ : broken_);
     transformer_.forward_backward(gradient_watch_, batch);
-    watched_hash_ = gradient_watch_.hash();
+    if (watched) watched_hash_ = gradient_watch_.hash();
   } else {
     transformer_.forward_backward(model_weights_, batch);
   }
@@ -256,6 +258,8 @@ MicroBatchSums Engine::reduce() {
   weights_.finish_step();
   MicroBatchSums sums;
   transformer_.take_losses(losses_);
+  own_loss_was_finite_ =
+      std::ranges::all_of(losses_, [](const auto& loss) { return std::isfinite(loss.sum.value()); });
   sums.squares = adamw_.squares(weights_.gradients());
   // Nobody leaves the sum before all have come to it: then the snapshot before this step is sealed
   // everywhere, and whoever goes on may write over an older one.

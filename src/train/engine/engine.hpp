@@ -90,6 +90,8 @@ class Engine {
   void begin_step(const Progress& progress);
   /// Micro-batches that this rank computes in a step.
   int micro_steps() const { return lanes_.micro_steps(layout_.mesh.replica()); }
+  /// Of the rank that computes most.
+  int most_micro_steps() const;
   /// This rank's micro-batch of a micro-step, in the step that begins with global sample `first_sample`;
   /// valid until the next one is read.
   model::Batch load(std::int64_t first_sample, int micro_step);
@@ -97,6 +99,8 @@ class Engine {
   void forward_backward(const model::Batch& batch, int micro_step);
   /// The gradient of the *sum* of losses is then in the shards.
   MicroBatchSums reduce();
+  /// Whether this rank's own losses of the newest step were finite; until the next reduce().
+  bool own_loss_was_finite() const { return own_loss_was_finite_; }
   /// Seconds that the newest reduce() waited for the seal of the snapshot before it, see
   /// Snapshots::join().
   double waited_for_seal() const { return waited_for_seal_; }
@@ -118,7 +122,7 @@ class Engine {
   std::optional<double> waited_for_others() const;
 
   /// One micro-batch of each rank in a step is chosen by a number that all ranks have: the micro-batch of
-  /// `rank`.
+  /// `rank`. The numbers 0, 1, ... choose one after the other.
   std::int64_t micro_batch_of(int rank, std::uint64_t chosen) const;
   /// The next step hashes the micro-batch that is chosen of this rank, see watched_hash().
   void watch_micro_batch(std::uint64_t chosen);
@@ -126,11 +130,18 @@ class Engine {
   std::uint64_t watched_hash() const { return watched_hash_; }
   /// Collective, after reduce() and before update(): computes `micro_batch` of the step again, each rank
   /// any one, and gives the hash of its gradients. Nothing of the step changes.
-  std::uint64_t recompute_micro_batch(std::int64_t first_sample, std::int64_t micro_batch,
-                                      const Progress& progress);
+  struct Recomputed {
+    std::uint64_t hash = 0;
+    bool finite = true;  ///< its loss and all of its gradients
+  };
+  Recomputed recompute_micro_batch(std::int64_t first_sample, std::int64_t micro_batch,
+                                   const Progress& progress);
   /// Drills: in the next step the watched micro-batch, or where none is watched the first one, gets a
   /// fault.
   void spoil_gradient(const GradientFault& fault);
+  /// Drills: from now on each micro-batch that this rank computes has the fault, also one that it computes
+  /// again.
+  void break_gradients(const GradientFault& fault) { broken_ = fault; }
   /// Drills: changes one bit of this rank's fp32 parameters.
   void flip_parameter(std::uint64_t seed);
 
@@ -203,10 +214,11 @@ class Engine {
   MicroBatch micro_batch_;
   BatchReader batches_;
   int watched_ = -1;  // micro-step of the next step
-  std::optional<GradientFault> fault_;
+  std::optional<GradientFault> fault_, broken_;
   std::uint64_t watched_hash_ = 0;
   const Progress* progress_ = nullptr;  // while micro-batches are computed
   double waited_for_seal_ = 0;
+  bool own_loss_was_finite_ = true;
 };
 
 }  // namespace holdfast::train

@@ -1,6 +1,8 @@
 // What the engine does beside a step so that others can tell whether its arithmetic and its memory are sound;
 // and, for drills, so that they are not.
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "src/base/digest.hpp"
 #include "src/train/engine/engine.hpp"
@@ -16,6 +18,13 @@ int Engine::micro_step_of(int replica, std::uint64_t chosen) const {
   return static_cast<int>(chosen % static_cast<std::uint64_t>(lanes_.micro_steps(replica)));
 }
 
+int Engine::most_micro_steps() const {
+  int most = 0;
+  for (int replica = 0; replica < layout_.mesh.replicas; ++replica)
+    most = std::max(most, lanes_.micro_steps(replica));
+  return most;
+}
+
 void Engine::watch_micro_batch(std::uint64_t chosen) {
   watched_ = micro_step_of(layout_.mesh.replica(), chosen);
   fault_.reset();
@@ -26,23 +35,23 @@ void Engine::spoil_gradient(const GradientFault& fault) {
   fault_ = fault;
 }
 
-std::uint64_t Engine::recompute_micro_batch(std::int64_t first_sample, std::int64_t micro_batch,
-                                            const Progress& progress) {
+Engine::Recomputed Engine::recompute_micro_batch(std::int64_t first_sample, std::int64_t micro_batch,
+                                                 const Progress& progress) {
   progress_ = &progress;
   progress(control::Phase::data);
   const model::Batch batch = read_micro_batch(first_sample, micro_batch);
   weights_.begin_micro_batch();
-  gradient_watch_.begin(false);
+  gradient_watch_.begin(false, broken_);
   transformer_.forward_backward(gradient_watch_, batch);
   // The step has counted its micro-batches already.
-  transformer_.take_loss();
+  const model::LossSum loss = transformer_.take_loss();
   if (scaling_) {
     std::vector<std::uint32_t> known_already(amaxes_.size());
     transformer_.take_amaxes(known_already);
   }
   progress(control::Phase::collective);
   progress_ = nullptr;
-  return gradient_watch_.hash();
+  return {gradient_watch_.hash(), gradient_watch_.finite() && std::isfinite(loss.sum.value())};
 }
 
 void Engine::flip_parameter(std::uint64_t seed) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "src/base/digest.hpp"
@@ -11,6 +12,10 @@ namespace {
 
 constexpr std::int64_t max_watched = std::int64_t{1} << 20;  // elements
 constexpr int fraction_bits = 23;
+
+bool are_finite(const float* numbers, std::int64_t count) {
+  return std::all_of(numbers, numbers + count, [](float x) { return std::isfinite(x); });
+}
 
 }  // namespace
 
@@ -24,6 +29,7 @@ void GradientWatch::begin(bool reduced, const std::optional<GradientFault>& faul
   reduced_ = reduced;
   fault_ = fault;
   hash_ = 0;
+  finite_ = true;
 }
 
 void GradientWatch::reduce(int unit) {
@@ -56,11 +62,15 @@ void GradientWatch::spoil(int unit) {
 }
 
 std::uint64_t GradientWatch::digest(const float* gradient, std::int64_t count) {
-  if (is_host_) return digest_part(0, gradient, DType::fp32, count);
+  if (is_host_) {
+    finite_ = finite_ && are_finite(gradient, count);
+    return digest_part(0, gradient, DType::fp32, count);
+  }
   std::uint64_t sum = 0;
   for (std::int64_t at = 0; at < count; at += max_watched) {
     const std::int64_t n = std::min(max_watched, count - at);
     stream_.download(room_.data(), gradient + at, n * static_cast<std::int64_t>(sizeof(float)));
+    finite_ = finite_ && are_finite(room_.data(), n);
     sum += digest_part(static_cast<std::uint64_t>(at), room_.data(), DType::fp32, n);
   }
   return sum;

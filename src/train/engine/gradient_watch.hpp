@@ -27,6 +27,8 @@ class GradientWatch final : public model::Weights {
   void begin(bool reduced, const std::optional<GradientFault>& fault = {});
   /// Of all gradients of the micro-batch, fp32: equal gradients, equal hash.
   std::uint64_t hash() const { return hash_; }
+  /// None of them is NaN or infinite.
+  bool finite() const { return finite_; }
 
   void acquire(int unit) override { weights_.acquire(unit); }
   const void* weight(int stored) override { return weights_.weight(stored); }
@@ -36,6 +38,7 @@ class GradientWatch final : public model::Weights {
 
  private:
   void spoil(int unit);
+  /// Also looks for what is not finite.
   std::uint64_t digest(const float* gradient, std::int64_t count);
 
   model::Weights& weights_;
@@ -45,6 +48,7 @@ class GradientWatch final : public model::Weights {
   bool reduced_ = true;
   std::optional<GradientFault> fault_;
   std::uint64_t hash_ = 0;
+  bool finite_ = true;
   std::vector<float> room_;  ///< a gradient's way to the host, a part at a time
 };
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/train/local/local_identity.hpp"
 #include "src/train/local/offers.hpp"
@@ -113,7 +114,7 @@ void SilentCheck::recompute(int distance, std::int64_t first_sample, const Engin
                             std::vector<std::uint64_t>& by_micro_batch) {
   const int world = world_.size(), owner = (world_.rank() + world - distance) % world;
   const std::uint64_t mine =
-      engine_.recompute_micro_batch(first_sample, engine_.micro_batch_of(owner, *chosen_), progress);
+      engine_.recompute_micro_batch(first_sample, engine_.micro_batch_of(owner, *chosen_), progress).hash;
   const auto by_rank = numbers_of_all(mine);
   by_micro_batch.resize(world);
   for (int rank = 0; rank < world; ++rank) by_micro_batch[rank] = by_rank[(rank + distance) % world];
@@ -122,8 +123,7 @@ void SilentCheck::recompute(int distance, std::int64_t first_sample, const Engin
 std::optional<Doubt> SilentCheck::compare_micro_batch(const checkpoint::RunPoint& point,
                                                       const Engine::Progress& progress) {
   if (!chosen_) return std::nullopt;
-  const int world = world_.size(), per_node = setup_.place.ranks_per_node,
-            distance = second_distance(world, per_node);
+  const int world = world_.size(), distance = this->distance();
   std::ranges::copy(numbers_of_all(engine_.watched_hash()), owners_.begin());
   recompute(distance, point.samples, progress, others_);
   if (owners_ == others_) {
@@ -136,7 +136,8 @@ std::optional<Doubt> SilentCheck::compare_micro_batch(const checkpoint::RunPoint
   std::vector<std::uint64_t> owner_again, other_again, third;
   recompute(0, point.samples, progress, owner_again);
   recompute(distance, point.samples, progress, other_again);
-  if (const auto far = third_distance(world, per_node)) recompute(*far, point.samples, progress, third);
+  if (const auto far = third_distance(world, setup_.place.ranks_per_node))
+    recompute(*far, point.samples, progress, third);
   std::set<int> accused;
   std::vector<int> micro_batches;
   for (int rank = 0; rank < world; ++rank) {
@@ -155,6 +156,49 @@ std::optional<Doubt> SilentCheck::compare_micro_batch(const checkpoint::RunPoint
       fmt::format("step {}: the gradient of a micro-batch of {} was another when it was computed again: {} "
                   "may compute wrong; the comparison held at step {}",
                   step_, ranks_text(micro_batches), ranks_text(list), micro_batch_step_)};
+}
+
+int SilentCheck::distance() const { return second_distance(world_.size(), setup_.place.ranks_per_node); }
+
+SilentCheck::NotFinite SilentCheck::look_at_not_finite(const checkpoint::RunPoint& point,
+                                                       const Engine::Progress& progress) {
+  // Other weights give other gradients: then the memory is wrong, and it is known whose.
+  if (comparable_)
+    if (auto doubt = compare(point.step, seal_of_held())) return {std::move(doubt), false, ""};
+  const std::size_t world = as_size(world_.size()), far = as_size(distance()), me = as_size(world_.rank());
+  NotFiniteCounts counts;
+  for (auto* of : {&counts.both, &counts.owner, &counts.other, &counts.loss}) of->resize(world);
+  const auto found_of = [&](std::size_t owner, std::uint64_t micro_step) {
+    const auto micro_batch = engine_.micro_batch_of(static_cast<int>(owner), micro_step);
+    return std::uint64_t{engine_.recompute_micro_batch(point.samples, micro_batch, progress).finite ? 0U
+                                                                                                    : 1U};
+  };
+  for (int i = 0; i < engine_.most_micro_steps(); ++i) {
+    const auto micro_step = static_cast<std::uint64_t>(i);
+    std::ranges::copy(numbers_of_all(found_of(me, micro_step)), owners_.begin());
+    others_ = owners_;
+    if (far > 0)
+      std::ranges::copy(numbers_of_all(found_of((me + world - far) % world, micro_step)), others_.begin());
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      const bool with_owner = owners_[rank] > 0, with_other = others_[(rank + far) % world] > 0;
+      if (with_owner || with_other)
+        ++(with_owner && with_other ? counts.both : with_owner ? counts.owner : counts.other)[rank];
+    }
+  }
+  std::ranges::copy(numbers_of_all(engine_.own_loss_was_finite() ? 0U : 1U), counts.loss.begin());
+  const NotFiniteBlame blame = accuse_not_finite(counts, distance());
+  const char* const by = world > as_size(setup_.place.ranks_per_node) ? "another node"
+                         : far > 0                                    ? "another rank"
+                                                                      : "the same rank";
+  if (blame.reproduced) return {{}, false, fmt::format("{} came to the same when it computed it again", by)};
+  if (blame.accused.empty())
+    return {{}, true, "each of its micro-batches was finite when it was computed again"};
+  return {
+      Doubt{"micro_batch", blame.accused, point.step,
+            fmt::format("step {}: what {} computed is not finite, and was finite when {} computed it again: "
+                        "{} may compute wrong; the state of step {} is not changed by it",
+                        step_, ranks_text(blame.accused), by, ranks_text(blame.accused), point.step)},
+      false, ""};
 }
 
 }  // namespace holdfast::train

@@ -7,6 +7,8 @@
 //   micro-batch  every verify.micro_batch_every steps: of each rank one micro-batch of the step is computed
 //                again by a rank of another node, and hashes of its gradients are compared. Costs one
 //                micro-batch.
+//   not finite   whenever a step's loss or gradient is NaN or infinite: all of its micro-batches are computed
+//                again. The data and the state are the reason only where another rank comes to the same.
 //
 // What a comparison finds is decided by accuse.hpp.
 #include <cstdint>
@@ -46,6 +48,16 @@ class SilentCheck {
   std::optional<Doubt> compare_micro_batch(const checkpoint::RunPoint& point,
                                            const Engine::Progress& progress);
 
+  /// What came of a step whose loss or gradient is not finite.
+  struct NotFinite {
+    std::optional<Doubt> doubt;  ///< somebody computed wrong
+    bool gone = false;           ///< nobody finds it again, and nobody can be accused of it
+    std::string says;            ///< what was looked at, where there is no doubt
+  };
+  /// Collective, in the same place: computes every micro-batch of the step again, by the rank whose it is and
+  /// by another one, of another node where there is one. Takes twice the computation of the step.
+  NotFinite look_at_not_finite(const checkpoint::RunPoint& point, const Engine::Progress& progress);
+
  private:
   bool due(std::int64_t step) const;
   /// Of every rank's number, by rank.
@@ -57,6 +69,9 @@ class SilentCheck {
   /// Hashes by micro-batch (of which rank), each computed `distance` ranks behind it.
   void recompute(int distance, std::int64_t first_sample, const Engine::Progress& progress,
                  std::vector<std::uint64_t>& by_micro_batch);
+
+  /// Ranks between the one whose micro-batch it is and the one that computes it again.
+  int distance() const;
 
   const Setup& setup_;
   Engine& engine_;

@@ -25,8 +25,8 @@ double cpu_seconds() {
 }  // namespace
 
 const std::vector<std::string>& rank_faults() {
-  static const std::vector<std::string> names = {"stall",         "slow",  "nan",      "flip_state",
-                                                 "flip_gradient", "throw", "segfault", "no_space"};
+  static const std::vector<std::string> names = {
+      "stall", "slow", "nan", "nan_once", "flip_state", "flip_gradient", "throw", "segfault", "no_space"};
   return names;
 }
 
@@ -36,7 +36,10 @@ void RankInjector::begin_step(bool micro_batches_are_checked) {
   const bool hidden = gradient_ && gradient_->fault == "flip_gradient" && micro_batches_are_checked &&
                       !engine_.watches_micro_batch();
   if (gradient_ && !hidden) {
-    engine_.spoil_gradient({gradient_->fault == "nan", gradient_->seed});
+    if (gradient_->fault == "nan")
+      engine_.break_gradients({true, gradient_->seed});
+    else
+      engine_.spoil_gradient({gradient_->fault == "nan_once", gradient_->seed});
     gradient_.reset();
   }
 }
@@ -47,7 +50,7 @@ void RankInjector::take(const control::Injection& fault) {
     stall_s_ = fault.seconds;
   } else if (fault.fault == "slow") {
     slow_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(fault.seconds));
-  } else if (fault.fault == "nan" || fault.fault == "flip_gradient") {
+  } else if (fault.fault == "nan" || fault.fault == "nan_once" || fault.fault == "flip_gradient") {
     gradient_ = fault;
   } else if (fault.fault == "flip_state") {
     state_ = fault;

@@ -5,7 +5,9 @@
 //   fault          what happens, at the next step
 //   stall          the rank holds still in its forward pass for `seconds`
 //   slow           for `seconds`, each of its steps computes twice as long
-//   nan            one element of its gradient becomes NaN
+//   nan            one element of the gradient of each micro-batch becomes NaN from then on, also of one
+//                  that the rank computes again: a device that computes wrong
+//   nan_once       one element of one gradient becomes NaN
 //   flip_state     one bit of a parameter of its shard changes, where the optimizer works
 //   flip_gradient  one bit of the gradient of a micro-batch changes before it is reduced: wrong arithmetic.
 //                  Taken is the next micro-batch that is computed again elsewhere (verify.micro_batch_every):

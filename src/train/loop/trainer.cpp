@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <utility>
 
@@ -13,8 +14,8 @@
 #include "src/base/clock.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
-#include "src/base/log.hpp"
 #include "src/base/files.hpp"
+#include "src/base/log.hpp"
 #include "src/base/units.hpp"
 #include "src/config/bind.hpp"
 #include "src/train/common/agree.hpp"
@@ -267,7 +268,7 @@ std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
     engine_.forward_backward(batch, i);
   }
   const MicroBatchSums sums = engine_.reduce();
-  after_gradients();
+  if (!after_gradients(sums)) return std::nullopt;
 
   const optim::StepUpdate update = decide(sums, orders);
   if (!accept(sums, update)) return std::nullopt;
@@ -290,13 +291,37 @@ void Trainer::before_step() {
   if (injector_) injector_->begin_step(setup_.config.verify.micro_batch_every > 0);
 }
 
-void Trainer::after_gradients() {
+bool Trainer::after_gradients(const MicroBatchSums& sums) {
   account_.reduced();
   check_replicas();
+  const bool finite = std::isfinite(sums.mean_loss()) && std::isfinite(sums.squares.value());
+  not_finite_says_.clear();
+  if (!finite && !look_at_not_finite()) return false;
   if (const auto doubt =
           silent_.compare_micro_batch(point_, [this](control::Phase phase) { progress(phase); }))
     distrust(*doubt);
   account_.leave_out_checks();
+  return true;
+}
+
+bool Trainer::look_at_not_finite() {
+  const std::int64_t step = point_.step + 1;
+  const SilentCheck::NotFinite found =
+      silent_.look_at_not_finite(point_, [this](control::Phase phase) { progress(phase); });
+  if (found.doubt) distrust(*found.doubt);
+  not_finite_says_ = found.says;
+  if (!found.gone) return true;
+  if (repeated_step_ == step) {
+    not_finite_says_ += ", and the whole step was computed twice";
+    return true;
+  }
+  repeated_step_ = step;
+  if (world_.rank() == 0)
+    log::warn(
+        "step {}: the loss or the gradient is not finite, but {}: no rank can be accused, and the step is "
+        "computed again",
+        step, found.says);
+  return false;
 }
 
 void Trainer::before_update() {
@@ -340,9 +365,10 @@ bool Trainer::accept(const MicroBatchSums& sums, const optim::StepUpdate& update
       break;
   }
   saver_.wait_durable();  // what was begun is what the next run begins with
-  throw Error(Exit::no_requeue, fmt::format("step {} diverged", point_.step + 1),
-              finding.text + "; the same step would do so again",
-              "Lower optim.lr, set optim.clip_norm, or see [guard] in config keys?");
+  throw Error(
+      Exit::no_requeue, fmt::format("step {} diverged", point_.step + 1),
+      finding.text + "; " + (not_finite_says_.empty() ? "the same step would do so again" : not_finite_says_),
+      "Lower optim.lr, set optim.clip_norm, or see [guard] in config keys?");
 }
 
 void Trainer::keep(bool snapshot, const StepOrders& orders) {

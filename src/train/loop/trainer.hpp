@@ -52,7 +52,10 @@ class Trainer {
   std::optional<StepMetrics> step(StepOrders& orders);
   /// What goes on beside the computation of a step: accounts, comparisons, drills.
   void before_step();
-  void after_gradients();
+  /// False: the step is to be computed again.
+  bool after_gradients(const MicroBatchSums& sums);
+  /// Collective: a step whose sums are not finite. False: it is to be computed again.
+  bool look_at_not_finite();
   void before_update();
   /// The update that all ranks make, and the orders of rank 0 for the step.
   optim::StepUpdate decide(const MicroBatchSums& sums, StepOrders& orders);
@@ -108,6 +111,8 @@ class Trainer {
   };
   std::string digest_;  ///< of the state at point_, when known
   bool memory_was_said_ = false;
+  std::int64_t repeated_step_ = -1;  ///< was computed again, since it was not finite
+  std::string not_finite_says_;      ///< of the step that is computed: what computing it again has shown
   Clock::time_point last_line_{};
 };
 

@@ -97,7 +97,7 @@ limit_s = 900
 }
 
 TEST(Drill, TheEndIsThatOfTheFaultsUnlessStated) {
-  EXPECT_EQ(read("[[case]]\nfaults = [\"gradient_nan\"]").cases[0].exit_code, 93);
+  EXPECT_EQ(read("[[case]]\nfaults = [\"stopped\"]").cases[0].exit_code, 93);
   EXPECT_EQ(read("[[case]]\nfaults = [\"node_killed\"]\nexit_code = 5").cases[0].exit_code, 5);
   EXPECT_EQ(read("[[case]]\nfaults = [\"node_killed\"]").cases[0].exit_code, 0);
 }
@@ -114,7 +114,7 @@ TEST(Drill, SaysWhereAndWhatIsWrong) {
   EXPECT_THAT(complaint(fine + "name = \"../x\"\n"), HasSubstr("cannot be the name"));
   EXPECT_THAT(complaint("[[cases]]\nfaults = []\n"), HasSubstr("unknown table cases"));
   EXPECT_THAT(complaint("[[case]]\nname = \"x\"\n"), HasSubstr("has no faults"));
-  EXPECT_THAT(complaint("[[case]]\nfaults = [\"gradient_nan\"]\ndraw = 3\n"), HasSubstr("soak"));
+  EXPECT_THAT(complaint("[[case]]\nfaults = [\"stopped\"]\ndraw = 3\n"), HasSubstr("soak"));
   const auto of = [](const std::string& words) {
     return complaint("[[case]]\nfaults = [\"" + words + "\"]\n");
   };

@@ -64,5 +64,27 @@ TEST(SecondDistance, LeadsToOtherNodes) {
   EXPECT_EQ(third_distance(24, 8), 16);
 }
 
+TEST(Accuse, WhoComputesWhatIsNotFinite) {
+  const std::vector<std::uint64_t> none(4);
+  const auto at = [](std::size_t rank) {
+    std::vector<std::uint64_t> out(4);
+    out[rank] = 1;
+    return out;
+  };
+  const auto blame = [](NotFiniteCounts counts, int distance) { return accuse_not_finite(counts, distance); };
+  EXPECT_THAT(blame({none, at(1), none, none}, 2).accused, ElementsAre(1));
+  EXPECT_THAT(blame({none, none, at(3), none}, 2).accused, ElementsAre(1)) << "the one two ranks behind";
+  EXPECT_THAT(blame({none, none, none, at(2)}, 2).accused, ElementsAre(2)) << "its loss was not finite";
+  EXPECT_THAT(blame({none, at(0), none, at(2)}, 2).accused, ElementsAre(0))
+      << "what is found now counts more";
+  EXPECT_THAT(blame({none, none, none, none}, 2).accused, ElementsAre());
+  EXPECT_FALSE(blame({none, none, none, none}, 2).reproduced);
+  const auto reproduced = blame({at(3), at(0), none, none}, 2);
+  EXPECT_TRUE(reproduced.reproduced);
+  EXPECT_THAT(reproduced.accused, ElementsAre()) << "the data or the state is wrong for all";
+  EXPECT_THAT(blame({none, none, none, at(0)}, 0).accused, ElementsAre())
+      << "there is nobody to compare with";
+}
+
 }  // namespace
 }  // namespace holdfast::train

@@ -1,6 +1,7 @@
 // Silent data corruption on six ranks (three replicas of two): what is broken on purpose is found at the next
 // comparison, the right rank is named, and what the run goes on from was compared. Also the other faults of a
 // drill, and pauses.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -260,10 +261,51 @@ TEST_F(SilentCorruption, StateThatIsNotTrustedIsPutAway) {
   EXPECT_THAT(saved("run"), ElementsAre(8, 4));
 }
 
+/// A rank that computes NaN where others do not is accused, whatever its position; its successor goes on from
+/// state that the NaN did not reach.
+TEST_F(SilentCorruption, ARankThatAloneComputesNaNIsAccused) {
+  const std::string whole = undisturbed();
+  for (const auto& [rank, strategy] : {std::pair{1, "hybrid_shard"}, {4, "full_shard"}}) {
+    ScriptedLink link, again;
+    const std::string dir = fmt::format("nan {}", rank);
+    const Sets sets = {std::string("shard.strategy=") + strategy, "verify.micro_batch_every=0"};
+    const Outcome doubted = broken(dir, link, "nan", rank, 6, sets);
+    EXPECT_EQ(doubted.exit, Exit::unhealthy) << doubted.why;
+    EXPECT_THAT(doubted.why, HasSubstr(fmt::format("what rank {} computed is not finite, and was finite when "
+                                                   "another node computed it again",
+                                                   rank)));
+    if (rank_ == 0) {
+      EXPECT_THAT(link.accused, ElementsAre(rank));
+      EXPECT_EQ(link.check, "micro_batch");
+      EXPECT_EQ(link.trusted, 5);
+    }
+    const Outcome healed = train(dir, again, sets);
+    EXPECT_EQ(again.from.step, 4);
+    EXPECT_EQ(healed.digest, whole) << healed.why;
+  }
+}
+
+TEST_F(SilentCorruption, ANaNThatNobodyFindsAgainCostsAStepAndAccusesNobody) {
+  const std::string whole = undisturbed();
+  ScriptedLink link;
+  const Outcome once = broken("once", link, "nan_once", 2, 3);
+  EXPECT_EQ(once.exit, Exit::done) << once.why;
+  EXPECT_EQ(once.digest, whole);
+  EXPECT_THAT(link.accused, ElementsAre());
+  EXPECT_EQ(link.trusted, -1);
+}
+
+TEST_F(SilentCorruption, ANaNThatAnotherNodeFindsTooIsTheRuns) {
+  ScriptedLink link;
+  const Outcome diverged = train("diverged", link, {"optim.lr=1e30", "optim.clip_norm=0"});
+  EXPECT_EQ(diverged.exit, Exit::no_requeue);
+  EXPECT_THAT(diverged.why, HasSubstr("another node came to the same when it computed it again"));
+  EXPECT_THAT(link.accused, ElementsAre());
+}
+
 TEST_F(SilentCorruption, OtherFaultsOfADrill) {
   const std::string whole = undisturbed();
-  ScriptedLink nan, no_space, slow, stall;
-  EXPECT_EQ(broken("nan", nan, "nan", 1, 3).exit, Exit::no_requeue);
+  ScriptedLink no_space, slow, stall;
   EXPECT_EQ(broken("no space", no_space, "no_space", 2, 3).digest, whole);
   EXPECT_THAT(saved("no space"), ElementsAre(8)) << "the save at step 4 failed";
   EXPECT_EQ(broken("slow", slow, "slow", 2, 3).digest, whole);
