@@ -203,7 +203,7 @@ std::optional<RestoreChoice> Restore::next_choice(const Fill& fill) {
     }
     if (!named_ || at_path_) return std::nullopt;
     at_path_ = true;  // restarted before there was a checkpoint of its own
-    shared_.add(order_.resume);
+    shared_.add(order_.resume, false);
   }
 }
 
@@ -325,7 +325,7 @@ RestoredFrom Restore::run() {
   RestoredFrom out;
   put_away_untrusted(dir_, order_.trusted_step, context_.local, context_.patience, world_);
   gather();
-  if (at_path_) shared_.add(order_.resume);
+  if (at_path_) shared_.add(order_.resume, true);
   Fill fill({ranks_, views_, shared_, files_ ? &*files_ : nullptr, context_.local, context_.open_exchange,
              context_.limit},
             world_);

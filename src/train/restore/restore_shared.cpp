@@ -10,6 +10,7 @@
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/durable_record.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/preflight/run.hpp"
 #include "src/train/common/agree.hpp"
@@ -146,6 +147,16 @@ Announced look_for_older(const fs::path& checkpoints, std::int64_t end, std::int
   return with_notes({});
 }
 
+/// The folder in which it would lie is there and can be read: not a file system that is away.
+bool is_surely_absent(const fs::path& path) {
+  if (files::look_at(path).presence != files::Presence::absent) return false;
+  fs::path name = fs::absolute(path).lexically_normal();
+  if (!name.has_filename()) name = name.parent_path();  // it ends in '/'
+  std::error_code unreadable;
+  const fs::directory_iterator folder(name.parent_path(), unreadable);
+  return !unreadable;
+}
+
 }  // namespace
 
 SharedLevel::SharedLevel(const RunDir& dir, const checkpoint::Facts& facts, bool other_numerics,
@@ -214,12 +225,15 @@ void SharedLevel::wait() {
   before_step_ = offers_.empty() ? end_ : offers_.back().point.step;
 }
 
-void SharedLevel::add(const fs::path& path) {
+void SharedLevel::add(const fs::path& path, bool must) {
   const auto exit_of = [](Exit exit) { return static_cast<std::uint64_t>(exit) + 1; };
   std::string text, manifest;
   std::optional<Failure> failure;
   try {
     if (world_.rank() == 0) {
+      if (must && is_surely_absent(path))
+        throw Error(Exit::usage, "there is no checkpoint " + path.string(), "run.resume names it",
+                    "Use auto, none or the path of a checkpoint?");
       lease_.emplace(path);
       if (!lease_->why_not().empty()) log::warn("{}", lease_->why_not());
       manifest = checkpoint::patiently(patience_, [&] { return checkpoint::read_manifest_text(path); });

@@ -48,8 +48,9 @@ class SharedLevel {
   using Parts = std::set<std::pair<int, int>>;
   bool add_older(const std::set<PointId>& offered, const std::function<Parts(int writer)>& parts_of_shard);
   /// Collective: puts this one on the list, under a lease: it may be of another run that lives. Throws Error
-  /// when it is damaged (runtime), cannot be read (transient) or is of a newer format (no_requeue).
-  void add(const std::filesystem::path& path);
+  /// when it is damaged (runtime), cannot be read (transient) or is of a newer format (no_requeue); `must` be
+  /// there: (usage) at once where its folder shows that it is not.
+  void add(const std::filesystem::path& path, bool must);
 
   /// The same on every rank: no older one is known, because nothing is known of this one.
   const std::optional<Blocked>& blocked() const { return blocked_; }
