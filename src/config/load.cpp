@@ -333,6 +333,15 @@ std::vector<SettingChange> changed_settings(const RunConfig& before, const RunCo
   return out;
 }
 
+std::string changed_course(const RunConfig& before, const RunConfig& now) {
+  std::string out;
+  for (const SettingChange& change : changed_settings(before, now))
+    if (change.key.starts_with("optim.") || change.key.starts_with("guard.") || change.key == "train.steps")
+      out += fmt::format("{}{} is {}, and was {}", out.empty() ? "" : "; ", change.key, change.now,
+                         change.before);
+  return out;
+}
+
 std::string to_toml(const ModelShape& shape) {
   std::string out = "# The shape of the run's model, as it was read at submission.\n";
   write(out, model_settings(), shape);

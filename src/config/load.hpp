@@ -55,6 +55,9 @@ struct SettingChange {
 };
 /// The settings that are not the same, in the order of files.
 std::vector<SettingChange> changed_settings(const RunConfig& before, const RunConfig& now);
+/// Of those, with which a run may go on from a checkpoint although its bits change: [optim], [guard] and
+/// train.steps, as "optim.lr is 0.001, and was 0.0003; ..."; "": there are none.
+std::string changed_course(const RunConfig& before, const RunConfig& now);
 
 /// The ranks are ours, holdfast-train. What another program computes, [train] does not say.
 bool own_trainer(const Rank& rank);

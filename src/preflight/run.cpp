@@ -89,6 +89,17 @@ std::optional<std::pair<fs::path, Manifest>> own_checkpoint(const RunDir& run, P
   return {};
 }
 
+/// With which other settings the run would go on, by those that lie in the checkpoint's run directory.
+std::string changed_since(const fs::path& checkpoint, const config::RunConfig& now) {
+  const fs::path run = fs::absolute(checkpoint).lexically_normal().parent_path().parent_path();
+  try {
+    const fs::path file = RunDir{run}.config();
+    return files::is_there(file) ? config::changed_course(config::load(file).config, now) : "";
+  } catch (const Error&) {  // of another version
+    return "";
+  }
+}
+
 void require_no_run(const RunDir& run) {
   auto steps = checkpoint::recorded_steps(run.durable());
   const auto there = checkpoint::committed_steps(run.checkpoints());
@@ -174,6 +185,9 @@ void check_checkpoint(const Subject& subject, Problems& problems) {
     return difference(subject.model, config::parse_model(manifest.facts.model_toml, path.string()));
   });
   if (!subject.settled) return;
+  if (const std::string changed = changed_since(path, config); !changed.empty())
+    problems.doubt("the run goes on with other settings than those that its checkpoint was made with: " +
+                   changed);
   if (manifest.facts.numerics == checkpoint::imported_numerics || config.run.other_numerics == "continue")
     return;
   const std::string changed = config::arithmetic_difference(config::arithmetic_in(manifest.facts.numerics),

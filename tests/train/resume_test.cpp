@@ -171,10 +171,32 @@ TEST_F(Resume, FromAPathAndNotFromNothing) {
   ASSERT_EQ(named.status, 0) << named.err;
   EXPECT_EQ(digest("other"), digest("whole"));
   EXPECT_EQ(metrics("other").front()["step"], 6);
-  const Finished absent =
-      train(1, "third", {"run.resume=\"" + path("nowhere") + "\"", "checkpoint.read_patience_s=1"});
-  EXPECT_EQ(absent.status, 75);
-  EXPECT_THAT(absent.err, HasSubstr("nowhere cannot be read now"));
+  // Its folder shows that it is not there: no patience is needed to see that.
+  const Finished absent = train(2, "third", {"run.resume=\"" + path("nowhere") + "\""});
+  EXPECT_EQ(absent.status, 2);
+  EXPECT_THAT(absent.err, HasSubstr("there is no checkpoint " + path("nowhere")));
+  EXPECT_THAT(absent.err, testing::Not(HasSubstr("trying again")));
+  // A folder that is missing may be on a file system that is away.
+  const Finished away =
+      train(1, "fourth", {"run.resume=\"" + path("away/nowhere") + "\"", "checkpoint.read_patience_s=1"});
+  EXPECT_EQ(away.status, 75);
+  EXPECT_THAT(away.err, HasSubstr("nowhere cannot be read now"));
+}
+
+/// The learning rate may jump with them; that is not to happen without a word.
+TEST_F(Resume, SaysWithWhichOtherSettingsItGoesOn) {
+  const std::string says = "other settings than those that its checkpoint was made with: ";
+  ASSERT_EQ(train(1, "run", {"train.steps=5"}).status, 0);
+  const Finished same = train(1, "run", {"train.steps=5"});
+  EXPECT_THAT(same.err, testing::Not(HasSubstr(says)));
+  const Finished longer = train(2, "run", {"train.steps=7", "optim.lr=0.004", "eval.samples=3"});
+  ASSERT_EQ(longer.status, 0) << longer.err;
+  EXPECT_THAT(longer.err, HasSubstr(says + "train.steps is 7, and was 5; optim.lr is 0.004, and was "));
+  EXPECT_THAT(longer.err, testing::Not(HasSubstr("eval.samples is")));
+  const Finished forked =
+      train(1, "fork", {"run.resume=\"" + checkpoint("run", 5).string() + "\"", "train.steps=9"});
+  ASSERT_EQ(forked.status, 0) << forked.err;
+  EXPECT_THAT(forked.err, HasSubstr(says + "train.steps is 9, and was 7; optim.lr is "));
 }
 
 TEST_F(Resume, NoneRefusesADirectoryThatHoldsARun) {

@@ -66,7 +66,7 @@ void settle_arithmetic(Setup& setup, bool on_gpu) {
   if (on_gpu) config::check_gpu(setup.config, setup.shape);
 }
 
-void claim_run_directory(const Setup& setup, comm::Communicator& world) {
+void claim_run_directory(Setup& setup, comm::Communicator& world) {
   if (setup.place.agent) return;
   together(world, world.rank() == 0, [&] {
     std::error_code failure;
@@ -79,6 +79,10 @@ void claim_run_directory(const Setup& setup, comm::Communicator& world) {
       throw system_error("cannot make the run directory " + setup.dir.path.string(), failure.value());
     files::close_folder(setup.dir.path);
     take_lock(setup.dir);
+    try {
+      if (files::exists_or_fail(setup.dir.config())) setup.earlier = config::load(setup.dir.config()).config;
+    } catch (const Error&) {  // of another version
+    }
     files::replace_atomically(setup.dir.model(), config::to_toml(setup.shape));
     config::write_settings(setup.dir, setup.config);
   });

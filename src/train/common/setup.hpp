@@ -30,6 +30,8 @@ struct Setup {
   config::ModelShape shape;
   RunDir dir;
   Place place;
+  /// Bare mode, on rank 0: what the run directory held before this start.
+  std::optional<config::RunConfig> earlier;
 };
 
 /// Reads the settings: of the run directory under an agent, else of the job file, where nodes and ranks per
@@ -42,6 +44,6 @@ void settle_arithmetic(Setup& setup, bool on_gpu);
 /// Bare mode, collective: rank 0 makes the run directory, takes its lock for the life of the process (two
 /// runs in one directory would overwrite each other) and writes the resolved settings into it. Under an
 /// agent: nothing to do. The lock is given back when the process ends.
-void claim_run_directory(const Setup& setup, comm::Communicator& world);
+void claim_run_directory(Setup& setup, comm::Communicator& world);
 
 }  // namespace holdfast::train

@@ -20,6 +20,7 @@
 #include "src/config/bind.hpp"
 #include "src/train/common/agree.hpp"
 #include "src/train/loop/detector_text.hpp"
+#include "src/train/restore/earlier_settings.hpp"
 #include "src/train/restore/restore_context.hpp"
 #include "src/train/state/state_digest.hpp"
 
@@ -206,8 +207,13 @@ bool Trainer::restore_or_initialize() {
       setup_.place.agent ? std::optional(setup_.place.agent->durable_steps) : std::nullopt};
   const RestoreContext with = context();
   engine_.make_room();
-  const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, with);
+  RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, with);
   begin_at(from);
+  if (const std::string changed = changed_course(from); !changed.empty()) {
+    log::warn("the run goes on with other settings than those that its checkpoint was made with: {}",
+              changed);
+    from.note += (from.note.empty() ? "" : "; ") + changed;
+  }
   if (Snapshots* const local = engine_.local()) {
     partners_ = make_partner_copies(setup_, engine_.local_run(), *local, world_, with.open_exchange);
     keep(true, {});  // a node that is lost in the first step takes nothing along
@@ -220,6 +226,12 @@ bool Trainer::restore_or_initialize() {
               point_.step, digest_, text_of(from));
   link_.restored({point_.step, from.level, digest_, from.note});
   return from.fresh || from.level == name_of(Level::shared);
+}
+
+std::string Trainer::changed_course(const RestoredFrom& from) const {
+  if (world_.rank() != 0 || from.checkpoint.empty()) return "";
+  const auto earlier = settings_of_checkpoint(from.checkpoint, from.term, setup_);
+  return earlier ? config::changed_course(*earlier, setup_.config) : "";
 }
 
 void Trainer::begin_at(const RestoredFrom& from) {

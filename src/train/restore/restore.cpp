@@ -360,6 +360,10 @@ RestoredFrom Restore::run() {
     for (const std::string& reason : choice->reasons) say(reason);
     out.point = point_of(*choice);
     out.level = name_of(choice->slowest());
+    if (const auto shared = choice->shared()) {
+      out.checkpoint = shared_.path(*shared);
+      out.term = shared_.manifest(*shared).generation.term;
+    }
     count(fill.counts(), out);
     fill.finish(out.point);
     out.network = fill.network_text();

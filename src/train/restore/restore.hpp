@@ -55,11 +55,13 @@ struct RestoredFrom {
   std::string note;             ///< what was damaged or passed over and why, or ""
   /// Over all ranks, by level: local, peer, partner, shared.
   std::int64_t pieces[levels] = {}, bytes[levels] = {};
-  std::int64_t bytes_read = 0;      ///< from files of the shared level
-  std::int64_t bytes_received = 0;  ///< from other ranks
-  double seconds = 0;               ///< of this rank, in all
-  double seconds_exchanging = 0;    ///< of the rank that needed longest for it
-  std::string network;              ///< over what: PeerExchange::describe(), or ""
+  std::int64_t bytes_read = 0;       ///< from files of the shared level
+  std::int64_t bytes_received = 0;   ///< from other ranks
+  double seconds = 0;                ///< of this rank, in all
+  double seconds_exchanging = 0;     ///< of the rank that needed longest for it
+  std::string network;               ///< over what: PeerExchange::describe(), or ""
+  std::filesystem::path checkpoint;  ///< of the shared level; "": none was used
+  int term = 0;                      ///< under which it was written
 };
 
 /// For people, of what was loaded: " (96 pieces local, 24 from peers: 1.20 GiB over tcp/eth0 in 0.40 s)"; ""
