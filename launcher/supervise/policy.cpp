@@ -123,8 +123,9 @@ RunOutcome outcome_of(const PolicyRow& row, const PolicyFacts& facts, const Situ
     outcome.why += "; another try would fail the same way on any node" + tried_for(s.state);
   } else if (facts.used_up) {
     if (outcome.exit_code == code(Exit::transient)) outcome.status = "requeued";
-    outcome.why = fmt::format("{}{}; last: {}", facts.used_up->says(s.state, s.limits), tried_for(s.state),
-                              failure.evidence);
+    const bool program = facts.used_up->kind == CauseKind::program;
+    outcome.why = fmt::format("{}{}; last: {}", facts.used_up->says(s.state, s.limits),
+                              program ? tried_for(s.state) : "", failure.evidence);
   }
   return outcome;
 }
