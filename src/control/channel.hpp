@@ -35,6 +35,8 @@ class Channel {
   virtual ~Channel() = default;
   virtual void handle(Handlers handlers) = 0;  ///< replaces the handlers
   virtual void send(std::string_view text) = 0;
+  /// The same of a long text that many get: it is not copied.
+  virtual void send_shared(const std::shared_ptr<const std::string>& text) { send(*text); }
   /// Sends the queued messages, then closes. No handler is called afterwards.
   virtual void close() = 0;
   virtual bool open() const = 0;

@@ -58,6 +58,9 @@ class DialedChannel final : public Channel, public std::enable_shared_from_this<
   void send(std::string_view text) override {
     if (winner_) winner_->send(text);
   }
+  void send_shared(const std::shared_ptr<const std::string>& text) override {
+    if (winner_) winner_->send_shared(text);
+  }
   void close() override {
     over_ = true;
     handlers_ = {};

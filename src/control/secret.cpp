@@ -28,6 +28,17 @@ Key mac(const Key& key, std::string_view text) {
   return out;
 }
 
+Key mac(const Key& key, std::initializer_list<std::string_view> parts) {
+  Key out;
+  crypto_auth_hmacsha512256_state state;
+  crypto_auth_hmacsha512256_init(&state, key.data(), key.size());
+  for (const auto part : parts)
+    crypto_auth_hmacsha512256_update(&state, reinterpret_cast<const unsigned char*>(part.data()),
+                                     part.size());
+  crypto_auth_hmacsha512256_final(&state, out.data());
+  return out;
+}
+
 Key rank_key(const Key& secret, const RankId& of) {
   return mac(secret, "rank " + std::to_string(of.rank) + " of attempt " + std::to_string(of.attempt));
 }

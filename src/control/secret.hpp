@@ -22,8 +22,9 @@ struct RankId {
 };
 /// What a rank proves itself with in place of the run's secret, which does not follow from it.
 Key rank_key(const Key& secret, const RankId& of);
-/// HMAC-SHA-512-256 (libsodium crypto_auth) of `text` under `key`.
+/// HMAC-SHA-512-256 (libsodium crypto_auth) of `text`, or of these parts of one, under `key`.
 Key mac(const Key& key, std::string_view text);
+Key mac(const Key& key, std::initializer_list<std::string_view> parts);
 bool same(const Key& a, const Key& b);  ///< in constant time
 std::string to_hex(const Key& key);
 /// False when `text` is not 64 hex digits.

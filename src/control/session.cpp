@@ -86,18 +86,11 @@ bool Session::handshake(std::string_view line, std::optional<std::string>& answe
 }
 
 Key Session::seal_of(bool by_client, std::uint64_t number, std::string_view text) const {
-  std::string sealed = by_client ? "c" : "s";
-  sealed += std::to_string(number);
-  sealed += ' ';
-  sealed += text;
-  return mac(session_, sealed);
+  return mac(session_, {by_client ? "c" : "s", std::to_string(number), " ", text});
 }
 
-std::string Session::seal(std::string_view text) {
-  std::string line(text);
-  line += '\t';
-  line += to_hex(seal_of(end_ == End::client, sent_++, text));
-  return line;
+std::string Session::seal_behind(std::string_view text) {
+  return "\t" + to_hex(seal_of(end_ == End::client, sent_++, text));
 }
 
 std::optional<std::string_view> Session::open(std::string_view line) {

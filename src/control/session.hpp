@@ -42,8 +42,10 @@ class Session {
   bool established() const { return established_; }
   /// The other end has proved that it is this rank, and nothing else; nothing: that it knows the secret.
   const std::optional<RankId>& proved_rank() const { return rank_; }
-  /// `text` must not contain a newline.
-  std::string seal(std::string_view text);
+  /// What follows `text` in its line, which has no newline.
+  std::string seal_behind(std::string_view text);
+  /// The line.
+  std::string seal(std::string_view text) { return std::string(text) + seal_behind(text); }
   /// The text of a sealed line, or nothing when the seal is invalid.
   std::optional<std::string_view> open(std::string_view line);
 

@@ -1,5 +1,6 @@
 #pragma once
 // One socket that speaks the protocol: what channel.cpp accepts and dial.cpp connects.
+#include <array>
 #include <asio/buffer.hpp>
 #include <asio/connect.hpp>
 #include <asio/generic/stream_protocol.hpp>
@@ -37,6 +38,10 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
   void send(std::string_view json) override {
     if (closed_ || closing_) return;
     write_line(session_.seal(json));
+  }
+  void send_shared(const std::shared_ptr<const std::string>& text) override {
+    if (closed_ || closing_) return;
+    write_line(session_.seal_behind(*text), text);
   }
 
   void close() override {
@@ -109,16 +114,25 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
     socket_.close(ignored);
   }
 
-  void write_line(std::string line) {
-    line += '\n';
-    queued_ += line.size();
+  /// A line that is sent: `shared`, which others send, too, and then `own`.
+  struct Line {
+    std::shared_ptr<const std::string> shared;
+    std::string own;
+    std::size_t size() const { return (shared ? shared->size() : 0) + own.size(); }
+    std::array<asio::const_buffer, 2> buffers() const {
+      return {shared ? asio::buffer(*shared) : asio::const_buffer(), asio::buffer(own)};
+    }
+  };
+
+  void write_line(std::string own, std::shared_ptr<const std::string> shared = nullptr) {
+    queue_.push_back({std::move(shared), std::move(own) + "\n"});
+    queued_ += queue_.back().size();
     if (queued_ > queue_limit) return fail("the other end does not read");
-    queue_.push_back(std::move(line));
     if (queue_.size() == 1) write_next();
   }
 
   void write_next() {
-    asio::async_write(socket_, asio::buffer(queue_.front()),
+    asio::async_write(socket_, queue_.front().buffers(),
                       [self = shared_from_this()](std::error_code error, std::size_t) {
                         if (self->closed_) return;
                         if (error) return self->fail(error.message());
@@ -179,7 +193,7 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
   asio::steady_timer timer_;
   Session session_;
   Handlers handlers_;
-  std::deque<std::string> queue_;
+  std::deque<Line> queue_;
   std::size_t queued_ = 0;
   std::string input_;
   char chunk_[1 << 14];

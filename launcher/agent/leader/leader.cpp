@@ -17,6 +17,7 @@ using namespace control;
 
 namespace {
 constexpr Millis tick_period{50};
+constexpr std::size_t sealed_in_a_turn = 4u << 20;  // bytes: about ten milliseconds
 constexpr Millis dial_limit{2000};
 constexpr Millis redial_pause{200};        // to an agent that should be there
 constexpr Millis lost_redial_pause{1000};  // to one that is lost: it may come back as a spare
@@ -134,7 +135,7 @@ bool Leader::script_is_lost() const {
 
 void Leader::resign(const std::string& why) {
   if (std::exchange(over_, true)) return;
-  tick_timer_.reset(), beat_timer_.reset();
+  tick_timer_.reset(), beat_timer_.reset(), fenced_timer_.reset();
   for (auto& connection : connections_) connection.channel.reset();
   resigned_(why);
 }
@@ -243,11 +244,23 @@ void Leader::take_fence(int n, PmixFence fence) {
   if (!complete) return;
   if (!complete->answer.ok)
     log::error("the ranks publish more than {} at a PMIx fence", size_text(max_published));
-  const std::string text = encode(complete->answer);
-  for (const int to : complete->nodes) {
+  const auto text = std::make_shared<const std::string>(encode(complete->answer));
+  for (const int to : complete->nodes) fenced_.emplace_back(to, text);
+  if (!fenced_timer_) send_fenced();
+}
+
+/// To seal megabytes for every node takes as long as everything else may wait: a part of them in each turn of
+/// the loop.
+void Leader::send_fenced() {
+  fenced_timer_.reset();
+  for (std::size_t bytes = 0; !fenced_.empty() && bytes < sealed_in_a_turn;) {
+    const auto [to, text] = std::move(fenced_.front());
+    fenced_.pop_front();
+    bytes += text->size();
     const auto& channel = connections_[to].channel;
-    if (channel && channel->open()) channel->send(text);
+    if (channel && channel->open()) channel->send_shared(text);
   }
+  if (!fenced_.empty()) fenced_timer_ = loop_.after(Millis(0), [this] { send_fenced(); });
 }
 
 void Leader::ask_node_of(int asker, PmixQuestion question) {

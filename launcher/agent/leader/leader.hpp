@@ -72,6 +72,7 @@ class Leader {
   void call_again(const std::string& lost);
   void connection_lost(int node, const std::string& why);
   void take_fence(int node, control::PmixFence fence);
+  void send_fenced();
   void ask_node_of(int node, control::PmixQuestion question);
   void take_signs(int node, const control::NodeSigns& signs);
   bool storage_answers_others() const;
@@ -108,6 +109,9 @@ class Leader {
   bool writing_ = false;    ///< the steps at the front are being written to disk
   std::unique_ptr<CommitCoordinator> coordinator_;
   FenceHub fences_;
+  /// Answers to fences, which wait for their turn, and to whom they go.
+  std::deque<std::pair<int, std::shared_ptr<const std::string>>> fenced_;
+  control::Loop::Handle fenced_timer_;
   BatchScriptFallback script_;
   std::vector<Connection> connections_;
   /// Shared storage answers others, and not this node. When it hangs for all, or answers all again, agents
