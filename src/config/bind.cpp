@@ -190,6 +190,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "what to do when spares have run out: auto, shrink, requeue or stop");
   t.add("supervise.check_spares_s", &C::supervise, &Supervise::check_spares_s,
         "seconds between checks of idle spares; 0: no node is checked", at_least(0));
+  t.add("supervise.log_attempts", &C::supervise, &Supervise::log_attempts,
+        "the logs of so many last attempts are kept, beside those of the first; 0: of all", at_least(0));
   t.add("supervise.ledger", &C::supervise, &Supervise::ledger,
         "folder where failures of nodes are kept across jobs; empty: the cluster file's, or none");
   t.add("supervise.port", &C::supervise, &Supervise::port,

@@ -119,7 +119,8 @@ struct Supervise {
   int max_evictions = 0;      ///< nodes that signs of one kind may evict in this job; 0: half of its spares
   int min_nodes = 0;  ///< active nodes that the run may shrink to when spares run out; 0: it never shrinks
   WhenShort when_short = WhenShort::automatic;  ///< spares have run out
-  int check_spares_s = 60;                      ///< seconds between checks of idle spares; 0: no node is checked
+  int check_spares_s = 60;  ///< seconds between checks of idle spares; 0: no node is checked
+  int log_attempts = 20;    ///< the logs of so many last attempts are kept, and of the first; 0: of all
   std::string
       ledger;    ///< folder where failures of nodes are kept across jobs; "": the cluster file's, or none
   int port = 0;  ///< the first of the agents' TCP ports; 0: derived from the job id

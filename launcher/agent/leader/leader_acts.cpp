@@ -6,6 +6,7 @@
 #include "checkpoint/index/files_check.hpp"
 #include "launcher/agent/leader/leader.hpp"
 #include "launcher/agent/leader/node_record.hpp"
+#include "launcher/agent/leader/old_logs.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "src/base/log.hpp"
 
@@ -194,6 +195,9 @@ void Leader::launch(const Launch& what) {
   }
   supervisor_.at(loop_.steady_seconds());
   supervisor_.ordered();
+  side_.run([run = run_, attempt = what.attempt, kept = config_.supervise.log_attempts] {
+    remove_old_logs(run, attempt, kept);
+  });
 }
 
 /// Writes to the ledger, for other jobs. Failing to is only a warning.

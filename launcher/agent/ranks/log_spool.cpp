@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "launcher/agent/ranks/rank_start.hpp"
 #include "src/base/as_size.hpp"
+#include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
@@ -24,6 +26,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr Millis copy_period{500};
+constexpr std::chrono::seconds kept_open{60};  // to open a file asks the servers of shared storage
 constexpr std::int64_t chunk_bytes = 1 << 20;
 constexpr std::int64_t page = 4096;
 constexpr std::int64_t tail_bytes = 64 << 10;  // stay in memory: who asks why a rank ended reads them
@@ -53,15 +56,6 @@ std::vector<fs::path> spooled_files(const fs::path& folder) {
 
 void give_back(const files::Fd& file, std::int64_t end) {
   if (end >= page) ::fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, end / page * page);
-}
-
-/// The attempt of logs/attempt-NNNN/x.log; 0: of none.
-int attempt_of(const fs::path& file) {
-  const std::string folder = file.parent_path().filename().string(), prefix = "attempt-";
-  int attempt = 0;
-  if (folder.starts_with(prefix))
-    std::from_chars(folder.data() + prefix.size(), folder.data() + folder.size(), attempt);
-  return attempt;
 }
 
 /// What is read next, at `from` or behind bytes that were dropped there; empty: nothing.
@@ -101,16 +95,31 @@ struct LogSpool::Shared {
   std::atomic<int> attempt{0};
   std::mutex mutex;  ///< bytes are read, or dropped
   bool warned = false;
+  /// Of the run directory, and when it was opened.
+  struct Open {
+    files::Fd file;
+    Clock::time_point at;
+  };
+  std::map<fs::path, Open> open_logs;
 
+  int opened(const fs::path& log);
   void copy(const fs::path& file);
   void copy_all();
   void drop_old(const fs::path& file);
 };
 
+int LogSpool::Shared::opened(const fs::path& log) {
+  Open& known = open_logs[log];
+  if (!known.file) {
+    fs::create_directories(log.parent_path());
+    known = {files::open(log, O_WRONLY | O_CREAT | O_APPEND), Clock::now()};
+  }
+  return known.file.get();
+}
+
 void LogSpool::Shared::copy(const fs::path& file) {
   const files::Fd from = files::open(file, O_RDWR), mark = files::open(mark_of(file), O_RDWR | O_CREAT);
   const fs::path to = logs / file.lexically_relative(spool);
-  files::Fd log;
   std::int64_t copied = copied_of(mark);
   for (;;) {
     Chunk chunk;
@@ -119,33 +128,34 @@ void LogSpool::Shared::copy(const fs::path& file) {
       chunk = read_chunk(from, copied);
     }
     if (chunk.from == copied && chunk.bytes.empty()) break;
-    if (!log) {
-      fs::create_directories(to.parent_path());
-      log = files::open(to, O_WRONLY | O_CREAT | O_APPEND);
-    }
+    const int log = opened(to);
     const std::int64_t next = chunk.from + static_cast<std::int64_t>(chunk.bytes.size());
     if (chunk.from > copied)
       chunk.bytes.insert(0, fmt::format("\n[{} of this log were dropped: shared storage did not take them]\n",
                                         size_text(chunk.from - copied)));
-    files::append_all(log.get(), chunk.bytes, to);
+    files::append_all(log, chunk.bytes, to);
+    ::sync_file_range(log, 0, 0, SYNC_FILE_RANGE_WRITE);  // other nodes see it soon, as after closing it
     copied = next;
     files::write_all(mark.get(), &copied, sizeof copied, 0, mark_of(file));
   }
   give_back(from, copied - tail_bytes);
-  if (const int of = attempt_of(file); of > 0 && of < attempt) {
+  if (const int of = attempt_of_logs(file.parent_path().filename()); of > 0 && of < attempt) {
     fs::remove(file);
     fs::remove(mark_of(file));
+    open_logs.erase(to);
     std::error_code not_empty;
     fs::remove(file.parent_path(), not_empty);
   }
 }
 
 void LogSpool::Shared::copy_all() {
+  std::erase_if(open_logs, [now = Clock::now()](const auto& one) { return now - one.second.at > kept_open; });
   for (const auto& file : spooled_files(spool)) {
     try {
       copy(file);
       warned = false;
     } catch (const std::exception& error) {  // tried again at the next tick
+      open_logs.clear();
       if (!std::exchange(warned, true)) log::warn("logs wait in the memory of this node: {}", error.what());
       return;
     }

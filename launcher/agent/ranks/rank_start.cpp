@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "launcher/agent/ranks/programs.hpp"
 #include "src/base/env.hpp"
@@ -99,6 +100,14 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
 
 std::filesystem::path attempt_logs(const RunDir& run, int attempt) {
   return run.logs() / fmt::format("attempt-{:04}", attempt);
+}
+
+int attempt_of_logs(const std::string& name) {
+  constexpr std::string_view prefix = "attempt-";
+  int attempt = 0;
+  if (!name.starts_with(prefix)) return 0;
+  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), attempt);
+  return error == std::errc{} && end == name.data() + name.size() ? attempt : 0;
 }
 
 std::filesystem::path agent_log(const RunDir& run, const std::string& node) {

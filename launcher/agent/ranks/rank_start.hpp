@@ -25,6 +25,8 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
 
 /// "dgx001: logs/attempt-0003/rank-00017.log"
 std::filesystem::path attempt_logs(const RunDir& run, int attempt);
+/// The attempt whose logs a folder of this name has; 0: of none.
+int attempt_of_logs(const std::string& name);
 std::filesystem::path agent_log(const RunDir& run, const std::string& node);
 std::filesystem::path rank_log(const RunDir& run, int attempt, int rank);
 

@@ -1,5 +1,7 @@
 // A real leader over real sockets with simulated agents: orders and answers arrive.
 #include "launcher/agent/leader/leader.hpp"
+#include "launcher/agent/leader/old_logs.hpp"
+#include "launcher/agent/ranks/rank_start.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -144,6 +146,21 @@ class LeaderTest : public testing::Test {
   std::optional<std::string> resigned;
   control::test::LoopThread loop;
 };
+
+TEST(OldLogs, OfTheFirstAndTheLastAttemptsAreKept) {
+  const control::test::Folder folder;
+  const RunDir run{folder.path};
+  for (int attempt = 1; attempt <= 7; ++attempt) {
+    files::fs::create_directories(attempt_logs(run, attempt));
+    files::replace_atomically(rank_log(run, attempt, 0), "text");
+  }
+  files::replace_atomically(agent_log(run, "n0"), "text");
+  remove_old_logs(run, 7, 0);
+  EXPECT_EQ(files::list(run.logs()).size(), 8u) << "0 keeps all";
+  remove_old_logs(run, 7, 3);
+  EXPECT_THAT(files::list(run.logs()), testing::ElementsAre("agent-n0.log", "attempt-0001", "attempt-0005",
+                                                            "attempt-0006", "attempt-0007"));
+}
 
 TEST_F(LeaderTest, LeadsARunToItsEnd) {
   lead(1);

@@ -56,6 +56,24 @@ class LogSpoolTest : public testing::Test {
   std::unique_ptr<LogSpool> spool;
 };
 
+TEST_F(LogSpoolTest, AFileOfTheRunDirectoryStaysOpenForAWhile) {
+  open();
+  write(log("rank-00000.log"), "one\n");
+  ASSERT_TRUE(is_copied());
+  files::fs::rename(log("rank-00000.log"), log("moved.log"));
+  write(log("rank-00000.log"), "two\n");
+  ASSERT_TRUE(is_copied());
+  EXPECT_EQ(files::read_text(log("moved.log")), "one\ntwo\n");
+  loop.call([this] { spool->forget_older(2); });
+  ASSERT_TRUE(loop.until([this] {
+    spool->copy();
+    return !exists(spooled_path(scratch, run, log("rank-00000.log")));
+  }));
+  write(log("rank-00000.log"), "three\n");
+  ASSERT_TRUE(is_copied());
+  EXPECT_EQ(files::read_text(log("rank-00000.log")), "three\n") << "of an attempt that is over it does not";
+}
+
 TEST_F(LogSpoolTest, WhatIsWrittenComesToTheRunDirectoryOnce) {
   open();
   write(log("rank-00000.log"), "one\n");
