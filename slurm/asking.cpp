@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "slurm/commands.hpp"
+#include "slurm/environment.hpp"
 #include "slurm/hostlist.hpp"
 #include "slurm/replies.hpp"
 #include "src/base/error.hpp"

@@ -18,6 +18,9 @@ constexpr const char* script_format = R"(#!/bin/bash
 {gpus}#SBATCH --no-kill --requeue --open-mode=append
 #SBATCH --signal=B:USR1@{notice}
 
+# The user's shell or a profile may set these, which would change what the tools below do and print.
+unset SLURM_TIME_FORMAT "${{!SQUEUE_@}}" "${{!SCONTROL_@}}" "${{!SRUN_@}}" "${{!SBCAST_@}}"
+
 run_dir={run_dir}
 {program}umask g-w,o=  # as you had it, but never more than reading for your group
 child= again= stop= code=143 crashes=0

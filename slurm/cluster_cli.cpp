@@ -6,10 +6,12 @@
 #include <array>
 
 #include "slurm/commands.hpp"
+#include "slurm/environment.hpp"
 #include "slurm/hostlist.hpp"
 #include "slurm/replies.hpp"
 #include "slurm/tools.hpp"
 #include "src/base/env.hpp"
+#include "src/base/log.hpp"
 #include "src/base/text.hpp"
 
 namespace holdfast::slurm {
@@ -88,6 +90,7 @@ JobId ClusterCli::submit(const Submission& submission, milliseconds limit) {
     throw Error(Exit::usage, "SLURM would make a job array of this job",
                 "SBATCH_ARRAY_INX is set, to " + *array + ", and a run directory belongs to one job",
                 "Unset it?");
+  if (const std::string left_out = left_out_for_sbatch(); !left_out.empty()) log::warn("{}", left_out);
   Finished done;
   try {
     done = call(submit_argv(submission), job_environment(), limit);

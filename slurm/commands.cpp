@@ -1,7 +1,6 @@
 #include "slurm/commands.hpp"
 
 #include "slurm/hostlist.hpp"
-#include "src/base/env.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::slurm {
@@ -10,29 +9,7 @@ namespace {
 constexpr std::string_view queue_format = "%A|%T|%r|%S|%o";
 constexpr std::string_view node_format = "--format=%N|%T|%o|%E";
 
-std::vector<std::string> without_place(std::vector<std::string> prefixes) {
-  // PYXIS_CONTAINER_IMAGE would put the batch script into an image, where no step can be started.
-  prefixes.insert(prefixes.begin(), {"SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PYXIS_CONTAINER_"});
-  std::vector<std::string> environment = env::without(prefixes);
-  if (const auto conf = env::get("SLURM_CONF")) environment.push_back("SLURM_CONF=" + *conf);
-  // PMIX_MCA_* of the caller are settings and do not belong to a step.
-  for (auto& entry : env::all())
-    if (entry.starts_with("PMIX_MCA_")) environment.push_back(std::move(entry));
-  return environment;
-}
-
 }  // namespace
-
-std::vector<std::string> tool_environment() {
-  auto environment =
-      without_place({"SQUEUE_", "SINFO_", "SCONTROL_", "SCANCEL_", "SACCT_", "LC_ALL=", "LANGUAGE="});
-  environment.insert(environment.end(), {"SLURM_TIME_FORMAT=%s", "LC_ALL=C"});
-  return environment;
-}
-
-std::vector<std::string> job_environment() { return without_place({}); }
-
-std::vector<std::string> step_environment() { return without_place({"SRUN_"}); }
 
 std::string file_pattern(const std::filesystem::path& path) {
   std::string out;

@@ -2,7 +2,7 @@
 // The command lines of SLURM's tools: pure, one function per request. replies.hpp reads the replies.
 //
 // Formats are explicit and free text (names, reasons, paths) comes last, so that no part of it can be taken
-// for a field. tool_environment() removes the user's variables that would change a tool's output.
+// for a field. environment.hpp keeps variables away that would change a tool's output.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,17 +10,6 @@
 #include "slurm/cluster.hpp"
 
 namespace holdfast::slurm {
-
-/// The environment for every tool but sbatch: ours without SLURM_*, SQUEUE_*, SINFO_* and the like
-/// (SLURM_CONF stays), times in Unix seconds, messages in English.
-std::vector<std::string> tool_environment();
-/// The environment for sbatch, which passes it to the job: ours without the variables of an enclosing job
-/// (SLURM_*, except SLURM_CONF, and PMI*, PMIX_* of a step) and without PYXIS_CONTAINER_*, for what
-/// [container] is there. SBATCH_* stays: sites set accounts with it.
-std::vector<std::string> job_environment();
-/// The environment for srun, which passes it to the step: the same without SRUN_*, which would change the
-/// resources of the step (SRUN_CPUS_PER_TASK).
-std::vector<std::string> step_environment();
 
 std::vector<std::string> version_argv();                             ///< sinfo
 std::vector<std::string> submit_argv(const Submission& submission);  ///< sbatch

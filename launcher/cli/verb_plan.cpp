@@ -9,6 +9,7 @@
 #include "launcher/job/preparation.hpp"
 #include "launcher/plan/plan.hpp"
 #include "launcher/plan/plan_text.hpp"
+#include "slurm/environment.hpp"
 #include "slurm/hostlist.hpp"
 
 namespace holdfast::launcher {
@@ -28,6 +29,8 @@ void print_plan(PlanOptions options) {
   look.problems.refuse_but_those_of_this_machine();
   Plan& plan = look.plan.value();
   for (const std::string& doubt : look.problems.doubts()) plan.warnings.push_back(doubt);
+  if (const std::string left_out = slurm::left_out_for_sbatch(); !left_out.empty())
+    plan.warnings.push_back(left_out);
   for (const Error& error : look.problems.of_this_machine())
     plan.warnings.push_back(fmt::format("submit would refuse the job: {}", error.what()));
   if (options.json) {

@@ -12,6 +12,7 @@
 #include "slurm/batch_script.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "slurm/commands.hpp"
+#include "slurm/environment.hpp"
 #include "slurm/reasons.hpp"
 #include "slurm/replies.hpp"
 #include "slurm/site.hpp"
@@ -83,6 +84,7 @@ slurm::JobId submit(const Preparation& prepared, slurm::Cluster& cluster) {
 void print_dry_run(const Preparation& prepared) {
   std::cout << prepared.files.script << "\n# " << slurm::shown(slurm::submit_argv(prepared.submission))
             << "\n";
+  if (const std::string left_out = slurm::left_out_for_sbatch(); !left_out.empty()) log::warn("{}", left_out);
 }
 
 void print_summary(const Preparation& prepared, slurm::JobId id) {

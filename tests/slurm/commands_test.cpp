@@ -2,14 +2,11 @@
 
 #include <gmock/gmock.h>
 
-#include "src/base/env.hpp"
-
 namespace holdfast::slurm {
 namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::Not;
 
 TEST(Commands, start_one_step_that_shares_no_fate) {
   StepRequest request;
@@ -71,36 +68,6 @@ TEST(Commands, submit_a_script_by_its_absolute_path) {
   EXPECT_THAT(submit_argv({"/run/job.sbatch", {"--job-name=a b"}}),
               ElementsAre("sbatch", "--parsable", "--job-name=a b", "/run/job.sbatch"));
   EXPECT_THROW(submit_argv({"-x", {}}), std::logic_error);
-}
-
-TEST(Commands, keep_the_users_habits_out_of_the_tools) {
-  for (const char* name : {"SLURM_JOB_ID", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SLURMD_NODENAME",
-                           "SQUEUE_FORMAT", "SINFO_FORMAT", "PMIX_RANK", "PMI_FD", "PYXIS_CONTAINER_IMAGE"})
-    env::set(name, "habit");
-  for (const char* name : {"SLURM_CONF", "SBATCH_ACCOUNT", "PMIX_MCA_gds", "HOME_OF_TEST"})
-    env::set(name, "kept");
-  env::set("SRUN_CPUS_PER_TASK", "1");
-  const auto tools = tool_environment(), job = job_environment(), step = step_environment();
-  EXPECT_THAT(job, Contains("SRUN_CPUS_PER_TASK=1")) << "of the job's own steps";
-  EXPECT_THAT(step, Not(Contains("SRUN_CPUS_PER_TASK=1")));
-  for (const auto& environment : {tools, job, step}) {
-    for (const auto& entry : environment) EXPECT_THAT(entry, Not(::testing::HasSubstr("SLURM_JOB_ID")));
-    for (const char* gone :
-         {"SLURM_JOB_ID=habit", "SLURM_TIME_FORMAT=habit", "SLURM_CLUSTERS=habit", "SLURMD_NODENAME=habit",
-          "PMIX_RANK=habit", "PMI_FD=habit", "PYXIS_CONTAINER_IMAGE=habit"})
-      EXPECT_THAT(environment, Not(Contains(gone)));
-    for (const char* kept :
-         {"SLURM_CONF=kept", "SBATCH_ACCOUNT=kept", "PMIX_MCA_gds=kept", "HOME_OF_TEST=kept"})
-      EXPECT_THAT(environment, Contains(kept));
-  }
-  EXPECT_THAT(tools, Not(Contains("SQUEUE_FORMAT=habit")));
-  EXPECT_THAT(tools, Contains("SLURM_TIME_FORMAT=%s"));
-  EXPECT_THAT(job, Not(Contains("LC_ALL=C"))) << "the job speaks the user's language";
-  for (const char* name :
-       {"SLURM_JOB_ID", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SLURMD_NODENAME", "SQUEUE_FORMAT",
-        "SINFO_FORMAT", "PMIX_RANK", "PMI_FD", "PYXIS_CONTAINER_IMAGE", "SLURM_CONF", "SBATCH_ACCOUNT",
-        "PMIX_MCA_gds", "HOME_OF_TEST", "SRUN_CPUS_PER_TASK"})
-    ::unsetenv(name);
 }
 
 }  // namespace

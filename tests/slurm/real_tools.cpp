@@ -12,6 +12,7 @@
 
 #include "slurm/cluster_cli.hpp"
 #include "slurm/commands.hpp"
+#include "slurm/environment.hpp"
 #include "slurm/exclusion.hpp"
 #include "slurm/hostlist.hpp"
 #include "slurm/job_commands.hpp"

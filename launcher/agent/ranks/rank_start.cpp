@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "launcher/agent/ranks/programs.hpp"
+#include "slurm/environment.hpp"
 #include "src/base/env.hpp"
 #include "src/base/rank_env.hpp"
 
@@ -78,7 +79,9 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
                                    "HOLDFAST_DURABLE",
                                    "HOLDFAST_PYTHON",
                                    "HOLDFAST_BUFFERS",
-                                   "HOLDFAST_SEALED"});
+                                   "HOLDFAST_SEALED",
+                                   "HOLDFAST_SLURM_JOB_NAME="});
+  for (const auto& entry : slurm::rank_environment()) put(environment, entry);
   for (const auto& entry : env::all())  // settings, and where it is installed
     if (entry.starts_with("PMIX_MCA_") || entry.starts_with("PMIX_PREFIX=")) environment.push_back(entry);
   for (const auto& entry : cluster.environment) put(environment, entry);

@@ -30,7 +30,7 @@ using namespace std::chrono_literals;
 
 TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   for (const char* name :
-       {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURMD_NODENAME", "PMI_RANK", "PMIX_RANK", "PMIX_NAMESPACE",
+       {"SLURM_JOBID", "SLURM_NTASKS", "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_PROCID", "PMI_RANK", "PMIX_RANK", "PMIX_NAMESPACE",
         "PMIX_SERVER_URI3", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_UNIVERSE_SIZE",
         "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri", "HOLDFAST_RANK", "HOLDFAST_LOCAL_RANK",
         "HOLDFAST_KEY_FILE", "RANK", "LOCAL_RANK", "MASTER_PORT", "TORCHELASTIC_RUN_ID"})
@@ -38,6 +38,7 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   for (const char* name :
        {"OMPI_MCA_btl", "OMPI_MCA_btl_tcp_if_include", "PMIX_MCA_gds", "UCX_TLS", "MY_OWN", "HOLDFAST_LOG"})
     env::set(name, "kept");
+  env::set("SLURM_JOB_ID", "17");
   env::set("HOLDFAST_ATTEMPT", "1");
   env::set("NCCL_DEBUG", "of the node");
   config::ClusterFacts cluster;
@@ -51,14 +52,14 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   order.ranks_per_node = 8;
   const auto environment = attempt_environment(RunDir{"/runs/a"}, "dgx002", order, cluster, rank);
   for (const char* prefix :
-       {"SLURM", "PMI_", "PMIX_RANK", "PMIX_NAMESPACE", "PMIX_SERVER", "OMPI_COMM", "OMPI_UNIVERSE",
+       {"SLURM_JOBID", "SLURM_NTASKS", "SLURM_STEP", "SLURM_JOB_NODELIST", "SLURM_PROCID", "PMI_", "PMIX_RANK", "PMIX_NAMESPACE", "PMIX_SERVER", "OMPI_COMM", "OMPI_UNIVERSE",
         "OMPI_MCA_ess", "OMPI_MCA_orte", "HOLDFAST_RANK=", "HOLDFAST_LOCAL_RANK=", "HOLDFAST_KEY_FILE=",
         "RANK=", "LOCAL_RANK=", "MASTER_PORT=", "TORCHELASTIC_"})
     EXPECT_THAT(environment, Not(Contains(StartsWith(prefix))));
   for (const char* entry :
        {"OMPI_MCA_btl=kept", "OMPI_MCA_btl_tcp_if_include=kept", "PMIX_MCA_gds=kept", "UCX_TLS=kept",
         "MY_OWN=kept", "HOLDFAST_LOG=kept", "NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5", "HOLDFAST_RUN_DIR=/runs/a",
-        "HOLDFAST_NODE=dgx002", "HOLDFAST_ATTEMPT=3"})
+        "HOLDFAST_NODE=dgx002", "HOLDFAST_ATTEMPT=3", "SLURM_JOB_ID=17"})
     EXPECT_THAT(environment, Contains(entry).Times(1));
   EXPECT_THAT(environment, Contains(StartsWith("NCCL_DEBUG=")).Times(1)) << "the user's word is the last";
   EXPECT_THAT(environment, Contains(StartsWith("HOLDFAST_ATTEMPT=")).Times(1));
