@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
+#include <limits>
 
+#include "slurm/asking.hpp"
 #include "slurm/commands.hpp"
 #include "src/base/error.hpp"
 
@@ -116,6 +120,13 @@ bool is_plain(std::string_view word) {
              std::string_view::npos;
 }
 
+std::optional<std::int64_t> count_in(std::string_view digits) {
+  int count = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
+  return error == std::errc{} && end == digits.data() + digits.size() && count >= 0 ? std::optional(count)
+                                                                                    : std::nullopt;
+}
+
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 }  // namespace
@@ -203,6 +214,78 @@ std::vector<std::string> joined(const std::vector<std::string>& typed) {
     open = is_long ? word.find('=') == std::string::npos : word.size() == 2;
   }
   return out;
+}
+
+int notice_for(int drain_s, std::optional<int> limit_s) {
+  constexpr int usual_s = 120, least_s = 15, usual_least_s = 30;  // the latter two besides the checkpoint
+  const int usual = std::max(usual_s, drain_s + usual_least_s);
+  return limit_s ? std::min(usual, std::max(drain_s + least_s, *limit_s / 3)) : usual;
+}
+
+int shortest_limit(int drain_s) {
+  constexpr int shortest_training_s = 20;
+  return notice_for(drain_s, 0) + early_s + shortest_training_s;
+}
+
+std::optional<int> limit_in(std::string_view time) {
+  constexpr int day = 24 * 3600, hour = 3600, minute = 60;
+  const auto dash = time.find('-');
+  std::int64_t seconds = 0;
+  std::vector<int> units = {minute};  // of the parts between colons
+  if (dash != std::string_view::npos) {
+    const auto days = count_in(time.substr(0, dash));
+    if (!days) return std::nullopt;
+    seconds = *days * day;
+    time.remove_prefix(dash + 1);
+    units = {hour, minute, 1};
+  } else if (const auto colons = std::ranges::count(time, ':'); colons > 0) {
+    units = colons == 1 ? std::vector{minute, 1} : std::vector{hour, minute, 1};
+  }
+  std::size_t part = 0;
+  for (bool more = true; more; ++part) {
+    const auto end = std::min(time.find(':'), time.size());
+    const auto count = count_in(time.substr(0, end));
+    if (!count || part >= units.size()) return std::nullopt;
+    seconds += *count * units[part];
+    more = end < time.size();
+    time.remove_prefix(more ? end + 1 : end);
+  }
+  const std::int64_t whole = (seconds + minute - 1) / minute * minute;
+  return whole > 0 && whole < std::numeric_limits<int>::max() ? std::optional(static_cast<int>(whole))
+                                                              : std::nullopt;
+}
+
+std::optional<std::string> take_time(std::vector<std::string>& arguments) {
+  std::optional<std::string> time;
+  std::erase_if(arguments, [&](const std::string& argument) {
+    for (const std::string_view option : {"--time=", "-t"})
+      if (argument.starts_with(option) && argument.size() > option.size()) {
+        time = argument.substr(option.size());
+        return true;
+      }
+    return false;
+  });
+  return time;
+}
+
+bool waits_for_one_of(const std::vector<std::string>& arguments, const std::vector<JobId>& jobs) {
+  std::string_view list;  // the last one counts
+  for (const std::string_view argument : arguments)
+    for (const std::string_view option : {"--dependency=", "-d"})
+      if (argument.starts_with(option)) list = argument.substr(option.size());
+  const auto waits = [&](std::string_view one) {
+    if (one == "singleton") return true;
+    auto words = split(one, ':');
+    // "after" waits for a start, "aftercorr" for tasks of an array.
+    if (words[0] != "afterany" && words[0] != "afterok" && words[0] != "afternotok") return false;
+    return std::ranges::any_of(words.begin() + 1, words.end(), [&](std::string_view word) {
+      return std::ranges::any_of(jobs, [&](JobId id) { return word == std::to_string(id); });
+    });
+  };
+  if (list.empty()) return false;
+  const bool any = list.find('?') != std::string_view::npos;  // one of them is enough; else all are needed
+  const auto parts = split(list, any ? '?' : ',');
+  return any ? std::ranges::all_of(parts, waits) : std::ranges::any_of(parts, waits);
 }
 
 std::string single_quoted(std::string_view text) {

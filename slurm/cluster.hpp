@@ -75,7 +75,7 @@ struct Submission {
   std::vector<std::string> arguments;  ///< for sbatch, before the script; see batch_script.hpp
 };
 
-/// A submission was sent and no answer came (transient). The job may exist: job_of_script() will show it.
+/// A submission was sent and no answer came (transient). The job may exist: jobs_of_script() will show it.
 class OutcomeUnknown : public Error {
  public:
   explicit OutcomeUnknown(std::string why)
@@ -112,9 +112,9 @@ class Cluster {
   virtual JobId submit(const Submission& submission, std::chrono::milliseconds limit = default_limit) = 0;
   /// Nothing when SLURM does not know the job (it forgets ended jobs after MinJobAge, 300 s).
   virtual std::optional<Job> job(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
-  /// The live job of this user that was submitted with this script (absolute path).
-  virtual std::optional<JobId> job_of_script(const std::filesystem::path& script,
-                                             std::chrono::milliseconds limit = default_limit) = 0;
+  /// The live jobs of this user that were submitted with this script (absolute path), in SLURM's order.
+  virtual std::vector<JobId> jobs_of_script(const std::filesystem::path& script,
+                                            std::chrono::milliseconds limit = default_limit) = 0;
   /// The reverse: the script of a live job of this user; nothing when SLURM knows no such job.
   virtual std::optional<std::filesystem::path> script_of_job(
       JobId id, std::chrono::milliseconds limit = default_limit) = 0;
@@ -124,6 +124,13 @@ class Cluster {
 
   /// GPUs that a running job has on each of its nodes, requested or not; nodes without GPUs are left out.
   virtual std::map<std::string, int> gpus(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
+
+  /// How SLURM's tools call this job; see JobName. A number that submit() of this object has returned stands
+  /// for all that was submitted, also for an array.
+  virtual JobName called(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
+  /// The number of the live task "15_2" of an array.
+  virtual std::optional<JobId> number_of(const std::string& name,
+                                         std::chrono::milliseconds limit = default_limit) = 0;
 
   virtual void cancel(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
   /// Sends a signal to the processes of all steps of a job that have this name. They need no srun any more.
@@ -136,6 +143,9 @@ class Cluster {
   /// requeue by hand would leave the job marked: SLURM would requeue it at its next end, too, even with exit
   /// code 0.
   virtual bool requeues_at_its_end(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
+
+  /// Lets a pending job begin only when the other one has ended. A requeued job is pending.
+  virtual void wait_for(JobId id, JobId other, std::chrono::milliseconds limit = default_limit) = 0;
 
   /// Throws Error (usage) when SLURM does not know the job.
   virtual OtherNodes other_nodes(JobId id, std::chrono::milliseconds limit = default_limit) = 0;

@@ -100,21 +100,48 @@ JobId ClusterCli::submit(const Submission& submission, milliseconds limit) {
   }
   if (done.status != 0 && says_no_answer(done.err)) throw OutcomeUnknown(complaint(done.err));
   if (done.status != 0) refuse("SLURM did not take the job", done, hint_for_refused_job(done.err));
-  return read_submitted(done.out);
+  const JobId id = read_submitted(done.out);
+  const std::lock_guard lock(mutex_);
+  names_.insert_or_assign(id, id);
+  return id;
+}
+
+JobName ClusterCli::called(JobId id, milliseconds limit) {
+  if (inside_a_job())
+    if (const JobEnv here = job_env(); here.job == id && (here.task || here.in_batch_script()))
+      return here.task.value_or(id);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = names_.find(id); known != names_.end()) return known->second;
+  }
+  const Finished done = call(task_argv(std::to_string(id)), limit);
+  if (done.status != 0 && says_unknown_job(done.err)) return id;
+  if (done.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), done);
+  const JobName name = read_task(done.out, id);
+  const std::lock_guard lock(mutex_);
+  // A task has its number and its name as long as it lives.
+  if (name != JobName(id)) names_.insert_or_assign(id, name);
+  return name;
+}
+
+std::optional<JobId> ClusterCli::number_of(const std::string& name, milliseconds limit) {
+  const Finished done = call(task_argv(name), limit);
+  if (done.status != 0 && says_unknown_job(done.err)) return std::nullopt;
+  if (done.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", name), done);
+  return read_number(done.out, name);
 }
 
 std::optional<Job> ClusterCli::job(JobId id, milliseconds limit) {
   const Finished done = call(job_argv(id), limit);
   if (done.status != 0 && says_unknown_job(done.err)) return std::nullopt;
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), done);
-  return read_job(done.out);
+  return read_job(done.out, id);
 }
 
-std::optional<JobId> ClusterCli::job_of_script(const std::filesystem::path& script, milliseconds limit) {
+std::vector<JobId> ClusterCli::jobs_of_script(const std::filesystem::path& script, milliseconds limit) {
   const Finished done = call(scripts_argv(), limit);
   if (done.status != 0) refuse("cannot ask SLURM about this user's jobs", done);
-  const auto ids = read_jobs_of_script(done.out, script.string());
-  return ids.empty() ? std::nullopt : std::optional<JobId>(ids.back());
+  return read_jobs_of_script(done.out, script.string());
 }
 
 std::optional<std::filesystem::path> ClusterCli::script_of_job(JobId id, milliseconds limit) {
@@ -127,7 +154,7 @@ std::optional<OwnJob> ClusterCli::queued_job(JobId id, milliseconds limit) {
   const Finished done = call(queued_job_argv(id), limit);
   if (done.status != 0 && says_unknown_job(done.err)) return std::nullopt;
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), done);
-  return read_queued_job(done.out);
+  return read_queued_job(done.out, id);
 }
 
 std::vector<OwnJob> ClusterCli::own_jobs(milliseconds limit) {
@@ -160,12 +187,12 @@ std::map<std::string, int> ClusterCli::gpus(JobId id, milliseconds limit) {
 }
 
 void ClusterCli::cancel(JobId id, milliseconds limit) {
-  const Finished done = call(cancel_argv(id), limit);
+  const Finished done = call(cancel_argv(called(id, limit)), limit);
   if (done.status != 0 && !says_unknown_job(done.err)) refuse(fmt::format("cannot cancel job {}", id), done);
 }
 
 void ClusterCli::signal_steps(JobId id, std::string_view name, int signal, milliseconds limit) {
-  const Finished steps = call(steps_argv(id), limit);
+  const Finished steps = call(steps_argv(called(id, limit)), limit);
   if (steps.status != 0) refuse(fmt::format("cannot ask SLURM for the steps of job {}", id), steps);
   const auto named = read_steps_named(steps.out, name);
   if (named.empty()) return;
@@ -174,21 +201,28 @@ void ClusterCli::signal_steps(JobId id, std::string_view name, int signal, milli
 }
 
 bool ClusterCli::requeues_at_its_end(JobId id, milliseconds limit) {
-  const Finished done = call(preemption_argv(id), limit);
+  const Finished done = call(preemption_argv(called(id, limit)), limit);
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM whether job {} is preempted", id), done);
   return requeues_preempted_jobs(version(limit)) && read_preempted(done.out);
 }
 
 void ClusterCli::requeue(JobId id, milliseconds limit) {
-  const Finished done = call(requeue_argv(id), limit);
+  const Finished done = call(requeue_argv(called(id, limit)), limit);
   if (done.status == 0 || says_already_pending(done.err)) return;
   // With no controller, scontrol says "Unexpected message received": the ping tells the two apart.
   if (kind_of_failure(done.err) == Exit::runtime && !says_unknown_job(done.err)) ping(limit);
   refuse(fmt::format("cannot requeue job {}", id), done);
 }
 
+void ClusterCli::wait_for(JobId id, JobId other, milliseconds limit) {
+  const JobName job = called(id, limit);
+  // As in exclude().
+  const Finished done = call(wait_for_argv(job, called(other, limit)), tool_environment(), limit, true);
+  if (done.status != 0) refuse(fmt::format("cannot let job {} wait for job {}", id, other), done);
+}
+
 OtherNodes ClusterCli::other_nodes(JobId id, milliseconds limit) {
-  const Finished job = call(job_constraints_argv(id), limit);
+  const Finished job = call(job_constraints_argv(called(id, limit)), limit);
   if (job.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), job);
   const auto constraints = read_job_constraints(job.out);
   if (!constraints) throw Error(Exit::usage, fmt::format("SLURM does not know job {}", id));
@@ -202,19 +236,20 @@ OtherNodes ClusterCli::other_nodes(JobId id, milliseconds limit) {
 }
 
 void ClusterCli::exclude(JobId id, const std::vector<std::string>& nodes, milliseconds limit) {
+  const JobName job = called(id, limit);
   // Right after a requeue SLURM ends the processes of the job, and this process may be one of them.
-  const Finished done = call(exclude_argv(id, nodes), tool_environment(), limit, true);
+  const Finished done = call(exclude_argv(job, nodes), tool_environment(), limit, true);
   if (done.status != 0) refuse(fmt::format("cannot exclude nodes for job {}", id), done);
 }
 
 std::string ClusterCli::comment(JobId id, milliseconds limit) {
-  const Finished done = call(comment_argv(id), limit);
+  const Finished done = call(comment_argv(called(id, limit)), limit);
   if (done.status != 0) refuse(fmt::format("cannot read the comment of job {}", id), done);
   return read_comment(done.out);
 }
 
 void ClusterCli::set_comment(JobId id, const std::string& text, milliseconds limit) {
-  const Finished done = call(set_comment_argv(id, text), limit);
+  const Finished done = call(set_comment_argv(called(id, limit), text), limit);
   if (done.status != 0) refuse(fmt::format("cannot set the comment of job {}", id), done);
 }
 

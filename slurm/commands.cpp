@@ -37,6 +37,10 @@ std::vector<std::string> job_argv(JobId id) {
           "--format=%A|%T|%r|%N|%B|%e|%j"};
 }
 
+std::vector<std::string> task_argv(const std::string& name) {
+  return {"squeue", "--noheader", "--all", "--states=all", "--jobs=" + name, "--format=%A|%F|%K"};
+}
+
 std::vector<std::string> queued_job_argv(JobId id) {
   return {"squeue",
           "--noheader",
@@ -58,10 +62,10 @@ std::vector<std::string> nodes_argv(const std::vector<std::string>& names) {
   return {"sinfo", "--noheader", "--all", "--Node", "--nodes=" + compress(names), std::string(node_format)};
 }
 
-std::vector<std::string> cancel_argv(JobId id) { return {"scancel", std::to_string(id)}; }
+std::vector<std::string> cancel_argv(const JobName& job) { return {"scancel", job.text()}; }
 
-std::vector<std::string> steps_argv(JobId id) {
-  return {"squeue", "--noheader", "--all", "--steps", "--jobs=" + std::to_string(id), "--format=%i|%j"};
+std::vector<std::string> steps_argv(const JobName& job) {
+  return {"squeue", "--noheader", "--all", "--steps", "--jobs=" + job.text(), "--format=%i|%j"};
 }
 
 std::vector<std::string> signal_steps_argv(const std::vector<std::string>& steps, int signal) {
@@ -70,14 +74,14 @@ std::vector<std::string> signal_steps_argv(const std::vector<std::string>& steps
   return argv;
 }
 
-std::vector<std::string> preemption_argv(JobId id) {
-  return {"squeue", "--noheader", "--all", "--jobs=" + std::to_string(id), "--Format=PreemptTime:32"};
+std::vector<std::string> preemption_argv(const JobName& job) {
+  return {"squeue", "--noheader", "--all", "--jobs=" + job.text(), "--Format=PreemptTime:32"};
 }
 
-std::vector<std::string> requeue_argv(JobId id) { return {"scontrol", "requeue", std::to_string(id)}; }
+std::vector<std::string> requeue_argv(const JobName& job) { return {"scontrol", "requeue", job.text()}; }
 
-std::vector<std::string> job_constraints_argv(JobId id) {
-  return {"squeue", "--noheader", "--all", "--states=all", "--jobs=" + std::to_string(id), "--format=%P|%x"};
+std::vector<std::string> job_constraints_argv(const JobName& job) {
+  return {"squeue", "--noheader", "--all", "--states=all", "--jobs=" + job.text(), "--format=%P|%x"};
 }
 
 std::vector<std::string> partition_argv(const std::string& partition) {
@@ -89,16 +93,20 @@ std::vector<std::string> details_argv(JobId id) {
   return {"scontrol", "--details", "show", "job", std::to_string(id)};
 }
 
-std::vector<std::string> exclude_argv(JobId id, const std::vector<std::string>& nodes) {
-  return {"scontrol", "update", "JobId=" + std::to_string(id), "ExcNodeList=" + compress(nodes)};
+std::vector<std::string> wait_for_argv(const JobName& job, const JobName& other) {
+  return {"scontrol", "update", "JobId=" + job.text(), "Dependency=afterany:" + other.text()};
 }
 
-std::vector<std::string> comment_argv(JobId id) {
-  return {"squeue", "--noheader", "--all", "--states=all", "--jobs=" + std::to_string(id), "--format=%k"};
+std::vector<std::string> exclude_argv(const JobName& job, const std::vector<std::string>& nodes) {
+  return {"scontrol", "update", "JobId=" + job.text(), "ExcNodeList=" + compress(nodes)};
 }
 
-std::vector<std::string> set_comment_argv(JobId id, const std::string& text) {
-  return {"scontrol", "update", "JobId=" + std::to_string(id), "Comment=" + text};
+std::vector<std::string> comment_argv(const JobName& job) {
+  return {"squeue", "--noheader", "--all", "--states=all", "--jobs=" + job.text(), "--format=%k"};
+}
+
+std::vector<std::string> set_comment_argv(const JobName& job, const std::string& text) {
+  return {"scontrol", "update", "JobId=" + job.text(), "Comment=" + text};
 }
 
 std::vector<std::string> drain_argv(const std::string& node, const std::string& reason) {

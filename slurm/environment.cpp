@@ -118,6 +118,8 @@ std::vector<std::string> rank_environment() {
   return environment;
 }
 
+std::string time_of_shell() { return env::get_or("SBATCH_TIMELIMIT", ""); }
+
 std::string left_out_for_sbatch() {
   std::vector<std::string> names;
   for (const auto& entry : env::all())

@@ -30,6 +30,8 @@ bool sbatch_reads(std::string_view name);
 /// May a rank have this variable (SLURM_*, SLURMD_*) of its agent? Pure.
 bool ranks_read(std::string_view name);
 
+/// The time limit that sbatch reads from the user's shell; "": none.
+std::string time_of_shell();
 /// Says which variables of the shell job_environment() leaves out although sbatch knows them; "": none.
 std::string left_out_for_sbatch();
 

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "slurm/batch_script.hpp"
 #include "slurm/commands.hpp"
 #include "slurm/hostlist.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/log.hpp"
 
 namespace holdfast::slurm {
@@ -22,36 +24,72 @@ bool among(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-Exclusion exclusion(const OtherNodes& around, const std::vector<std::string>& failed, int wanted) {
-  std::vector<std::string> all = around.excluded;
+OwnExclusions own_exclusions(const OwnExclusions& known, const std::vector<std::string>& excluded,
+                             const std::vector<std::string>& to_exclude, double now) {
+  OwnExclusions own;
+  for (const auto& name : excluded)
+    if (const auto before = known.find(name); before != known.end())
+      own.insert(*before);
+    else if (among(to_exclude, name))
+      own[name] = now;
+  return own;
+}
+
+std::vector<std::string> expired(const OwnExclusions& own, double now) {
+  std::vector<std::string> nodes;
+  for (const auto& [name, since] : own)
+    if (now - since >= exclusion_s) nodes.push_back(name);
+  return nodes;
+}
+
+OwnExclusions read_exclusions(const std::filesystem::path& file, JobId job) {
+  if (file.empty() || !files::is_there(file)) return {};
+  const auto read = nlohmann::json::parse(files::read_text(file), nullptr, false);
+  try {
+    return read.at("job_id").get<JobId>() == job ? read.at("nodes").get<OwnExclusions>() : OwnExclusions{};
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+void write_exclusions(const std::filesystem::path& file, JobId job, const OwnExclusions& own) {
+  files::replace_atomically(
+      file, nlohmann::json{{"schema_version", 1}, {"job_id", job}, {"nodes", own}}.dump() + "\n");
+}
+
+Exclusion exclusion(const OtherNodes& around, const std::vector<std::string>& failed, int wanted,
+                    const std::vector<std::string>& returning) {
+  std::vector<std::string> kept = around.excluded;
+  std::erase_if(kept, [&](const auto& name) { return among(returning, name) && !among(failed, name); });
+  std::vector<std::string> all = kept;
   for (const auto& name : failed)
     if (!among(all, name)) all.push_back(name);
-  if (all.size() == around.excluded.size()) return {};
+  if (all.size() == kept.size()) return {kept.size() != around.excluded.size(), kept, ""};
   std::ptrdiff_t left = 0;  // in the partition with the most
   for (const auto& nodes : around.partitions)
     left = std::max(left, std::count_if(nodes.begin(), nodes.end(), [&](const Node& node) {
                       return node.usable && !among(all, node.name);
                     }));
   if (left < wanted)
-    return {{},
+    return {kept.size() != around.excluded.size(), kept,
             fmt::format("the job needs {} nodes and only {} others of its partition are up", wanted, left)};
-  return {all, ""};
+  return {true, all, ""};
 }
 
 void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::string>& failed, int wanted,
-                       const std::vector<std::string>& doubtful) {
+                       const std::vector<std::string>& doubtful, const std::vector<std::string>& returning) {
   std::vector<std::string> unwanted = failed;
   unwanted.insert(unwanted.end(), doubtful.begin(), doubtful.end());
   Exclusion change;
   try {
     // Queried before the requeue: after it SLURM ends this process, too, and there is little time.
-    if (!unwanted.empty()) {
+    if (!unwanted.empty() || !returning.empty()) {
       const OtherNodes around = cluster.other_nodes(job);
-      change = exclusion(around, unwanted, wanted);
+      change = exclusion(around, unwanted, wanted, returning);
       if (!change.why_not.empty() && !doubtful.empty() && !failed.empty()) {
         log::warn("job {} may get {} again: {}", job, compress(doubtful), change.why_not);
         unwanted = failed;
-        change = exclusion(around, failed, wanted);
+        change = exclusion(around, failed, wanted, returning);
       }
     }
   } catch (const Error& error) {
@@ -59,9 +97,12 @@ void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::strin
   }
   cluster.requeue(job);
   try {
-    if (!change.nodes.empty()) {
+    if (change.changes) {
       cluster.exclude(job, change.nodes);
-      log::warn("job {} will not run on {}", job, compress(change.nodes));
+      if (change.nodes.empty())
+        log::warn("job {} may run on any node again", job);
+      else
+        log::warn("job {} will not run on {}", job, compress(change.nodes));
     }
   } catch (const Error& error) {
     change.why_not = error.what();

@@ -1,5 +1,7 @@
 #pragma once
 // Requeues a job with its failed nodes excluded: users cannot drain a node, but a job can exclude nodes.
+#include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -7,19 +9,40 @@
 
 namespace holdfast::slurm {
 
-struct Exclusion {
-  std::vector<std::string> nodes;  ///< the new list of the job, in SLURM's order; empty: unchanged
-  std::string why_not;             ///< why nodes were not excluded; "": they are excluded
-};
-/// The failed nodes and those that the job's owner has excluded. No failed node when a job of `wanted` nodes
-/// could then never start: SLURM lets such a job wait forever. Pure.
-Exclusion exclusion(const OtherNodes& around, const std::vector<std::string>& failed, int wanted);
+/// So long a job does without a node that Holdfast has excluded: one that was repaired, or was only thought
+/// to have failed, is of use again. It comes back at the first requeue after that time.
+constexpr double exclusion_s = 24 * 3600;
 
-/// Requeues a job of `wanted` nodes and, while it is pending, excludes nodes as exclusion() computes them:
-/// the failed and the `doubtful` nodes, or only the failed ones when too few nodes would be left. Throws
-/// Error when the job could not be requeued; an exclusion that fails is a warning in the log.
+/// The nodes that Holdfast has excluded for a job, and since when (Unix seconds). All others that the job
+/// excludes are its owner's, and stay; SLURM has one list for both.
+using OwnExclusions = std::map<std::string, double>;
+/// Those of a job that begins again: of the nodes that it excludes now, those `known` before, and those that
+/// were to be excluded at its requeue. Pure.
+OwnExclusions own_exclusions(const OwnExclusions& known, const std::vector<std::string>& excluded,
+                             const std::vector<std::string>& to_exclude, double now);
+/// Those that were excluded long ago. Pure.
+std::vector<std::string> expired(const OwnExclusions& own, double now);
+/// None when the file is absent, of another job, or cannot be read.
+OwnExclusions read_exclusions(const std::filesystem::path& file, JobId job);
+void write_exclusions(const std::filesystem::path& file, JobId job, const OwnExclusions& own);
+
+struct Exclusion {
+  bool changes = false;            ///< the list of the job
+  std::vector<std::string> nodes;  ///< the new list, in SLURM's order
+  std::string why_not;             ///< why failed nodes were not excluded; "": they are excluded
+};
+/// The failed nodes and those that the job excludes already, without `returning` ones. No failed node when a
+/// job of `wanted` nodes could then never start: SLURM lets such a job wait forever. Pure.
+Exclusion exclusion(const OtherNodes& around, const std::vector<std::string>& failed, int wanted,
+                    const std::vector<std::string>& returning = {});
+
+/// Requeues a job of `wanted` nodes and, while it is pending, changes its list of excluded nodes as
+/// exclusion() computes it, for the failed and the `doubtful` nodes, or only the failed ones when too few
+/// nodes would be left. Throws Error when the job could not be requeued; an exclusion that fails is a warning
+/// in the log.
 void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::string>& failed, int wanted,
-                       const std::vector<std::string>& doubtful = {});
+                       const std::vector<std::string>& doubtful = {},
+                       const std::vector<std::string>& returning = {});
 
 /// A command for an administrator, as a line to paste: "scontrol update nodename=dgx003 state=drain
 /// reason='...'".

@@ -62,11 +62,14 @@ class FakeCluster : public Cluster {
     node.reason.clear();
   }
 
+  std::map<std::string, JobId> tasks;  ///< of job arrays, by their names
+
   // For tests: the actions of the code under test.
   std::vector<Submission> submissions;
   std::vector<JobId> cancelled, requeued, signalled;
   std::map<JobId, std::vector<std::string>> excluded;
   std::map<JobId, std::string> comments;
+  std::map<JobId, JobId> waits_for;
 
   std::string version(std::chrono::milliseconds) override { return "22.05.8"; }
   void ping(std::chrono::milliseconds) override { need_controller(); }
@@ -83,12 +86,12 @@ class FakeCluster : public Cluster {
     const auto it = jobs_.find(id);
     return it == jobs_.end() ? std::nullopt : std::optional<Job>(it->second);
   }
-  std::optional<JobId> job_of_script(const std::filesystem::path& script,
-                                     std::chrono::milliseconds) override {
+  std::vector<JobId> jobs_of_script(const std::filesystem::path& script, std::chrono::milliseconds) override {
     need_controller();
+    std::vector<JobId> ids;
     for (const auto& [id, job] : jobs_)
-      if (job.alive() && scripts_[id] == script) return id;
-    return std::nullopt;
+      if (job.alive() && scripts_[id] == script) ids.push_back(id);
+    return ids;
   }
   std::optional<std::filesystem::path> script_of_job(JobId id, std::chrono::milliseconds) override {
     need_controller();
@@ -107,6 +110,11 @@ class FakeCluster : public Cluster {
     std::map<std::string, int> all;
     for (const auto& node : jobs_.at(id).nodes) all[node] = gpus_per_node;
     return all;
+  }
+  JobName called(JobId id, std::chrono::milliseconds) override { return id; }
+  std::optional<JobId> number_of(const std::string& name, std::chrono::milliseconds) override {
+    const auto task = tasks.find(name);
+    return task == tasks.end() ? std::nullopt : std::optional(task->second);
   }
   void cancel(JobId id, std::chrono::milliseconds) override {
     need_controller();
@@ -129,6 +137,10 @@ class FakeCluster : public Cluster {
   bool requeues_at_its_end(JobId, std::chrono::milliseconds) override {
     need_controller();
     return false;
+  }
+  void wait_for(JobId id, JobId other, std::chrono::milliseconds) override {
+    need_controller();
+    waits_for[id] = other;
   }
   OtherNodes other_nodes(JobId id, std::chrono::milliseconds) override {
     need_controller();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "src/base/access.hpp"
 #include "src/base/error.hpp"
@@ -16,11 +18,29 @@ bool is_run(const RunDir& run) {
   return files::is_there(run.config());
 }
 
+/// The run here, or in runs/, whose directory belongs to this job.
+std::optional<RunDir> owned_by(JobId id) {
+  namespace fs = std::filesystem;
+  for (const fs::path& folder : {fs::path("."), fs::path(runs_folder)})
+    for (const std::string& name : files::list(folder)) {
+      const RunDir run{fs::absolute(folder / name).lexically_normal()};
+      if (!files::is_there(run.owner()) || !files::is_there(run.config())) continue;
+      const auto owner = nlohmann::json::parse(files::read_text(run.owner()), nullptr, false);
+      if (owner.is_object() && owner.value("job_id", nlohmann::json()) == id) return run;
+    }
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool may_be_job(const std::string& word) {
-  return !word.empty() && word.size() < 10 &&
-         std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c); });
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.size() < 10 &&
+           std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
+  };
+  const std::string_view text = word;
+  const auto bar = text.find('_');
+  return is_number(text.substr(0, bar)) && (bar == std::string::npos || is_number(text.substr(bar + 1)));
 }
 
 std::optional<RunDir> run_called(const std::string& word) {
@@ -37,11 +57,15 @@ RunDir find_run(const std::string& word, Cluster& cluster) {
   if (!may_be_job(word))
     throw Error(Exit::usage, word + " is not a run directory", "it has no config.toml",
                 "'holdfast ls' lists runs; a job id is accepted, too");
-  const auto script = cluster.script_of_job(std::stoll(word));
+  const auto id =
+      word.find('_') == std::string::npos ? std::optional<JobId>(std::stoll(word)) : cluster.number_of(word);
+  const auto script = id ? cluster.script_of_job(*id) : std::nullopt;
+  const RunDir run{script ? script->parent_path() : std::filesystem::path()};
+  if (script && *script == run.script() && is_run(run)) return run;
+  if (const auto owned = id ? owned_by(*id) : std::nullopt) return *owned;
   if (!script)
     throw Error(Exit::usage, "you have no job " + word, "SLURM knows no live job of that id",
                 "'squeue --me' lists them");
-  const RunDir run{script->parent_path()};
   if (!is_run(run))
     throw Error(Exit::usage, "job " + word + " is not a run of Holdfast", "its script is " + script->string(),
                 "'holdfast ls' lists runs");

@@ -12,10 +12,25 @@
 
 namespace holdfast::slurm {
 
-using JobId = std::int64_t;  ///< always > 0
+/// SLURM's number of a job, always > 0; each task of a job array has one of its own.
+using JobId = std::int64_t;
+
+/// How SLURM's tools call one job. The number of an array's last task is the array's, too, and stands for all
+/// of its tasks where a tool acts on it: a task is called "15_2".
+class JobName {
+ public:
+  JobName(JobId id) : text_(std::to_string(id)) {}  // NOLINT(google-explicit-constructor)
+  JobName(JobId array, std::int64_t task) : text_(std::to_string(array) + "_" + std::to_string(task)) {}
+  const std::string& text() const { return text_; }
+  bool operator==(const JobName&) const = default;
+
+ private:
+  std::string text_;
+};
 
 struct JobEnv {
   JobId job = 0;
+  std::optional<JobName> task;       ///< its name as a task of a job array
   std::optional<std::int64_t> step;  ///< absent in a batch script; the batch and extern steps count as absent
   std::string job_name;
   std::vector<std::string>

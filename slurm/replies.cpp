@@ -130,16 +130,40 @@ JobState job_state(std::string_view word) {
   return word == "COMPLETING" ? JobState::completing : JobState::running;
 }
 
-std::optional<Job> read_job(std::string_view out) {
-  while (!out.empty() && out.back() == '\n') out.remove_suffix(1);
+namespace {
+
+/// The number of a job with which a line begins, before a bar.
+std::optional<JobId> first_number(std::string_view line) {
+  const auto bar = line.find('|');
+  return bar == std::string_view::npos ? std::nullopt : number<JobId>(trimmed(line.substr(0, bar)));
+}
+
+/// The entry of a job among those of several; a name, at an entry's end, may have lines of its own.
+std::string_view entry_of(std::string_view out, JobId id) {
+  std::size_t begin = std::string_view::npos;
+  for (std::size_t at = 0; at < out.size();) {
+    const auto end = std::min(out.find('\n', at), out.size());
+    const auto first = first_number(out.substr(at, end - at));
+    if (first && begin != std::string_view::npos) return out.substr(begin, at - begin);
+    if (first == id) begin = at;
+    at = end + 1;
+  }
+  return begin == std::string_view::npos ? std::string_view() : out.substr(begin);
+}
+
+}  // namespace
+
+std::optional<Job> read_job(std::string_view out, JobId id) {
   if (trimmed(out).empty()) return std::nullopt;
+  if (!first_number(out.substr(0, out.find('\n')))) fail("squeue", out);
+  out = entry_of(out, id);
+  while (!out.empty() && out.back() == '\n') out.remove_suffix(1);
+  if (out.empty()) return std::nullopt;
   const auto fields = fields_of<7>(out);
   if (!fields) fail("squeue", out);
-  const auto& [id, state, reason, nodes, batch_host, end, name] = *fields;
-  const auto job_id = number<JobId>(trimmed(id));
-  if (!job_id || *job_id <= 0) fail("squeue", out);
+  const auto& [number_text, state, reason, nodes, batch_host, end, name] = *fields;
   Job job;
-  job.id = *job_id;
+  job.id = id;
   job.state = job_state(state);
   job.state_text = state;
   job.reason = or_empty(reason);
@@ -197,12 +221,34 @@ std::optional<OwnJob> in_queue(std::string_view line) {
 
 }  // namespace
 
-std::optional<OwnJob> read_queued_job(std::string_view out) {
-  out = trimmed(out);
-  if (out.empty()) return std::nullopt;
-  auto job = in_queue(out);
-  if (!job) fail("squeue", out);
-  return job;
+std::optional<OwnJob> read_queued_job(std::string_view out, JobId id) {
+  for (const auto line : lines_of(out)) {
+    auto job = in_queue(line);
+    if (!job) fail("squeue", out);
+    if (job->id == id) return job;
+  }
+  return std::nullopt;
+}
+
+JobName read_task(std::string_view out, JobId id) {
+  for (const auto line : lines_of(out)) {
+    const auto fields = fields_of<3>(line);
+    if (!fields || number<JobId>(trimmed((*fields)[0])) != id) continue;
+    const auto array = number<JobId>(trimmed((*fields)[1]));
+    const auto task = number<std::int64_t>(trimmed((*fields)[2]));  // else "N/A", or "3-8" of tasks that wait
+    if (array && task) return {*array, *task};
+  }
+  return id;
+}
+
+std::optional<JobId> read_number(std::string_view out, std::string_view name) {
+  for (const auto line : lines_of(out)) {
+    const auto fields = fields_of<3>(line);
+    if (!fields) continue;
+    const auto id = number<JobId>(trimmed((*fields)[0]));
+    if (id && read_task(line, *id).text() == name) return id;
+  }
+  return std::nullopt;
 }
 
 std::vector<OwnJob> read_own_jobs(std::string_view out) {

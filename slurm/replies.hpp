@@ -28,14 +28,20 @@ bool read_preempted(std::string_view out);
 
 /// "17" or "17;cluster"; Error (runtime) on anything else.
 JobId read_submitted(std::string_view out);
-/// Nothing on an empty reply; Error (runtime) on one that cannot be read.
-std::optional<Job> read_job(std::string_view out);
+/// This job; the reply may have all tasks of an array whose number it is. Nothing when it is not there; Error
+/// (runtime) on a reply that cannot be read.
+std::optional<Job> read_job(std::string_view out, JobId id);
+/// How the tools call the job of this number, by its line of the reply to task_argv(). "17" where it is not
+/// there, or stands for several tasks that wait.
+JobName read_task(std::string_view out, JobId id);
+/// The reverse: the number of the job that is called so ("15_2").
+std::optional<JobId> read_number(std::string_view out, std::string_view name);
 /// Ids of unfinished jobs that were submitted with `script`, in SLURM's order.
 std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& script);
 /// The script that this unfinished job was submitted with.
 std::optional<std::string> read_script_of_job(std::string_view out, JobId id);
-/// Nothing on an empty reply; Error (runtime) on one that cannot be read.
-std::optional<OwnJob> read_queued_job(std::string_view out);
+/// As read_job().
+std::optional<OwnJob> read_queued_job(std::string_view out, JobId id);
 /// Live jobs of this user; lines that cannot be read are left out.
 std::vector<OwnJob> read_own_jobs(std::string_view out);
 /// Of the steps of a job, those with this name, as SLURM numbers them: "17.3".

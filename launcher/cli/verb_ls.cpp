@@ -67,7 +67,8 @@ std::vector<ListedRun> list(const std::vector<std::string>& folders) {
   for (const auto& path : paths) {
     ListedRun run{path, read({path}), std::nullopt};
     for (const auto& job : jobs.value_or(std::vector<slurm::OwnJob>()))
-      if (job.script == RunDir{path}.script()) run.job = job;
+      if (job.script == RunDir{path}.script() && (!run.job || job.state != slurm::JobState::pending))
+        run.job = job;  // not one that waits for its turn
     if (run.facts && jobs) run.facts->job = job_facts(std::nullopt, run.job);
     out.push_back(std::move(run));
   }

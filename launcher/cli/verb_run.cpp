@@ -59,6 +59,7 @@ void add_run(CLI::App& app, int& exit_code) {
       const auto env = slurm::job_env();
       const Preparation prepared = prepare(job->load(static_cast<int>(env.nodes.size())).config);
       check_cluster_file(prepared.files.facts);
+      if (is_done(prepared, env)) return;
       take_run_dir(prepared, env.job, cluster);
       exit_code = monitor_job(prepared.run, cluster);
     }

@@ -17,6 +17,7 @@
 #include "slurm/replies.hpp"
 #include "slurm/site.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/log.hpp"
 
 namespace holdfast::launcher {
@@ -58,6 +59,20 @@ void warn_if_never_starts(const Preparation& prepared, slurm::Cluster& cluster, 
   }
 }
 
+constexpr std::chrono::seconds submit_limit{60};
+
+/// A job that begins when others of its run have ended. Nothing is written: they use the run directory.
+slurm::JobId submit_behind(const Preparation& prepared, slurm::Cluster& cluster) {
+  check_same_run(prepared);
+  return cluster.submit(prepared.submission, submit_limit);
+}
+
+bool waits_for_its_turn(const Preparation& prepared, slurm::Cluster& cluster) {
+  if (!files::is_there(prepared.run.config())) return false;
+  const auto live = live_jobs(prepared.run, cluster);
+  return !live.empty() && slurm::waits_for_one_of(prepared.submission.arguments, live);
+}
+
 slurm::JobId submit(const Preparation& prepared, slurm::Cluster& cluster) {
   // First, so that nothing is changed without a controller, and the error comes at once (sbatch takes 9 s).
   cluster.ping();
@@ -65,6 +80,7 @@ slurm::JobId submit(const Preparation& prepared, slurm::Cluster& cluster) {
     log::warn("{}", doubt);
   check_cluster_file(prepared.files.facts);
   check_runtime(prepared.files.config.container, false);
+  if (waits_for_its_turn(prepared, cluster)) return submit_behind(prepared, cluster);
   create_folders(prepared.run);
   RunDirClaim claim(prepared.run, cluster);
   // Again, now that the directory is claimed: another submit may have written there since.
@@ -72,7 +88,7 @@ slurm::JobId submit(const Preparation& prepared, slurm::Cluster& cluster) {
   write_run_files(prepared.run, prepared.files);
   claim.check();
   try {
-    const slurm::JobId id = cluster.submit(prepared.submission, std::chrono::seconds(60));
+    const slurm::JobId id = cluster.submit(prepared.submission, submit_limit);
     claim.give_to(id);
     return id;
   } catch (const slurm::OutcomeUnknown&) {

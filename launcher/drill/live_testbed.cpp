@@ -188,7 +188,7 @@ Testbed::Job LiveTestbed::job(const std::string& id) {
   if (done.timed_out) return Job::unknown;
   if (done.status != 0)
     return done.err.find("Invalid job id") != std::string::npos ? Job::gone : Job::unknown;
-  const auto job = slurm::read_job(done.out);
+  const auto job = slurm::read_job(done.out, number(id));
   if (!job) return Job::gone;
   switch (job->state) {
     case slurm::JobState::pending:

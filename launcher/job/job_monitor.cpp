@@ -1,5 +1,6 @@
 #include "launcher/job/job_monitor.hpp"
 
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include "launcher/plan/rank_work.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/roster.hpp"
+#include "slurm/batch_script.hpp"
 #include "slurm/job_env.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
@@ -248,8 +250,45 @@ int comment_interval(const RunDir& run, int asked_s) {
   return !unknown && (given & needed) == needed ? asked_s : 0;
 }
 
+namespace {
+
+/// A job of the batch script that was not submitted for the owner's turn but behind it.
+std::optional<int> turn_of(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env) {
+  const auto owner = read_owner(run);
+  if (!env.in_batch_script() || !owner || !owner->job || *owner->job == env.job) return std::nullopt;
+  if (const auto other = live_owner(run, env.job, cluster)) {
+    ::signal(SIGTERM, SIG_IGN);  // by which SLURM ends a job that it requeues
+    log::warn("job {} has the run: job {} waits until it has ended", *other, env.job);
+    cluster.requeue(env.job);
+    cluster.wait_for(env.job, *other);
+    return static_cast<int>(Exit::transient);
+  }
+  const RunState state = replay(run);
+  if (!state.over_for_good()) return std::nullopt;
+  log::info("the run has ended in job {}: {}{}{}; nothing is left for job {}", *owner->job,
+            state.outcome->status, state.outcome->why.empty() ? "" : ", ", state.outcome->why, env.job);
+  return state.outcome->exit_code;
+}
+
+/// A batch job whose time is up as soon as it begins would be requeued again and again.
+void check_time_left(const config::RunConfig& config, double end_time, bool in_batch_script) {
+  const double left = end_time - unix_seconds();
+  const int needed =
+      slurm::notice_for(config.checkpoint.drain_s, slurm::limit_in(config.slurm.time)) + slurm::early_s;
+  if (left >= needed) return;
+  const Error error(
+      Exit::usage, fmt::format("the job ends in {:.0f} s, which leaves no time to train", left),
+      fmt::format("the run is told to save {} s before, or a minute earlier", needed - slurm::early_s),
+      "Give the job more time, or set slurm.time to its limit for a shorter notice?");
+  if (in_batch_script) throw error;
+  log::warn("{}", error.what());
+}
+
+}  // namespace
+
 int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   const auto env = slurm::job_env();
+  if (const auto code = turn_of(run, cluster, env)) return *code;
   confirm_owner(run, env.job, cluster);
   const auto config = config::load(run.config()).config;
   const auto model = config::model_of(config);
@@ -261,11 +300,17 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   write_plan(run, plan_for_group(plan, config));
   Roster roster = make_roster(plan, cluster, env.job, config.supervise.port);
   roster.work = rank_work(plan, config, model, facts);
-  roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), replay(run));
+  const RunState before = replay(run);
+  roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), before);
+  // Not where the batch script starts a killed job monitor again.
+  if (here.end_time && before.job != roster.job)
+    check_time_left(config, *here.end_time, env.in_batch_script());
   const auto past = histories(ledger, roster);
   for (auto& node : roster.nodes)
     if (const auto known = past.find(node.name); known != past.end())
       node.past_failures = known->second.past_failures();
+  const auto excluded =
+      env.restarts > 0 ? exclusions_of(run, cluster, env.job, before, past) : slurm::OwnExclusions{};
   files::replace_atomically(run.nodes(), to_json_text(roster));
   log::info("job {}: {} active nodes, {} spare{}, {} ranks; agents listen on ports from {} to {}", env.job,
             plan.active, plan.spares, plan.spares == 1 ? "" : "s", plan.world(), roster.nodes.front().port,
@@ -302,7 +347,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
         if (cluster.requeues_at_its_end(env.job))
           log::info("SLURM preempts job {}, and puts it back into the queue itself", env.job);
         else
-          requeue_job(run, cluster, env.job, roster, ledger);
+          requeue_job(run, cluster, env.job, roster, ledger, excluded);
       } else {
         log::warn("the run can be continued: 'holdfast run {}' in this or another allocation",
                   run.path.string());

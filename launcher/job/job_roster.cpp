@@ -34,11 +34,11 @@ void look_up_names(Roster& roster) {
 Allocation allocation(slurm::Cluster& cluster, const slurm::JobEnv& env) {
   try {
     if (const auto job = cluster.job(env.job); job && !job->nodes.empty())
-      return {job->nodes, job->batch_host};
+      return {job->nodes, job->batch_host, job->end_time};
   } catch (const Error& error) {
     log::warn("{}; using the node list of the job's start", error.what());
   }
-  return {env.nodes, env.nodes.empty() ? std::string() : env.nodes.front()};
+  return {env.nodes, env.nodes.empty() ? std::string() : env.nodes.front(), env.end_time};
 }
 
 std::map<std::string, int> gpus_of(slurm::Cluster& cluster, slurm::JobId job) {

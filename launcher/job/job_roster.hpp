@@ -1,6 +1,7 @@
 #pragma once
 // The nodes of a job, as SLURM reports them, and the roster of agents made of them.
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace holdfast::launcher {
 struct Allocation {
   std::vector<std::string> nodes;
   std::string batch_host;
+  std::optional<double> end_time;  ///< Unix seconds; nothing: there is no limit, or it is not known
 };
 /// As SLURM reports them now; if it does not answer, those of the job's start (the variables may be stale,
 /// but a node where no agent can be started counts as lost).

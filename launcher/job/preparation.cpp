@@ -15,12 +15,15 @@
 #include "launcher/job/run_owner.hpp"
 #include "launcher/plan/survival.hpp"
 #include "launcher/plan/topology.hpp"
+#include "launcher/supervise/journal.hpp"
+#include "slurm/environment.hpp"
 #include "slurm/job_env.hpp"
 #include "slurm/site.hpp"
 #include "src/base/access.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
 #include "src/config/shown.hpp"
@@ -30,10 +33,17 @@ namespace holdfast::launcher {
 
 namespace {
 
+/// An option of sbatch wins over a setting, and that over a variable. In an allocation the job has its limit.
+void take_time_limit(config::RunConfig& config) {
+  if (const auto time = slurm::take_time(config.slurm.extra)) config.slurm.time = *time;
+  if (config.slurm.time.empty() && !slurm::inside_a_job()) config.slurm.time = slurm::time_of_shell();
+}
+
 config::RunConfig with_sbatch(config::RunConfig config, const std::vector<std::string>& sbatch) {
   const auto extra = slurm::joined(sbatch);
   config.slurm.extra.insert(config.slurm.extra.end(), extra.begin(), extra.end());
   take_container_options(config);
+  take_time_limit(config);
   return config;
 }
 
@@ -68,6 +78,23 @@ std::optional<slurm::JobId> job_around() {
   return slurm::inside_a_job() ? std::optional(slurm::job_env().job) : std::nullopt;
 }
 
+/// The first setting that the run has otherwise, as a line of its file; "": none. What SLURM is asked for
+/// besides nodes and time may differ.
+std::string other_setting(const Preparation& prepared) {
+  const auto settings = [](config::RunConfig config) {
+    const std::string time = config.slurm.time;  // with it goes the notice in the script
+    config.slurm = {};
+    config.slurm.time = time;
+    return config::to_toml(config);
+  };
+  const std::string of_run = settings(config::load(prepared.run.config()).config);
+  const std::string asked = settings(prepared.files.config);
+  const auto known = lines_of(of_run);
+  for (const auto line : lines_of(asked))
+    if (std::ranges::find(known, line) == known.end()) return std::string(line);
+  return "";
+}
+
 }  // namespace
 
 Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch, const NodeChoice& choice) {
@@ -89,6 +116,9 @@ Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch, c
   if (settled && enough) plan(out, nodes);
   problems.look([&] { files.config = with_absolute_paths(files.config, out.run); });
   problems.look([&] { check_bundle(files.config); });
+  problems.look([&] {
+    if (auto doubt = check_time_limit(files.config); !doubt.empty()) problems.doubt(std::move(doubt));
+  });
   problems.look([&] {
     for (auto& warning : check_image(files.config, out.run, this_program()))
       problems.doubt(std::move(warning));
@@ -143,6 +173,26 @@ Plan plan_for_group(Plan plan, const config::RunConfig& config) {
       variable = variable.substr(0, variable.find('=') + 1) + config::not_shown;
   plan.program = program_says(config::without_secrets(config));
   return plan;
+}
+
+void check_same_run(const Preparation& prepared) {
+  const std::string other = other_setting(prepared);
+  if (!other.empty())
+    throw Error(Exit::usage,
+                fmt::format("the job cannot wait for its turn in {}", prepared.run.path.string()),
+                fmt::format("its settings are not those of the run, which a live job uses: {}", other),
+                "Submit it when that job has ended, or leave the settings as they are?");
+}
+
+bool is_done(const Preparation& prepared, const slurm::JobEnv& env) {
+  if (!env.in_batch_script() || !files::is_there(prepared.run.config())) return false;
+  const auto owner = read_owner(prepared.run);
+  if (!owner || !owner->job || *owner->job == env.job || !other_setting(prepared).empty()) return false;
+  const RunState state = replay(prepared.run);
+  if (!state.outcome || state.outcome->exit_code != 0) return false;
+  log::info("the run {} is done since job {}: nothing is left for job {}", prepared.run.path.string(),
+            *owner->job, env.job);
+  return true;
 }
 
 void take_run_dir(const Preparation& prepared, slurm::JobId job, slurm::Cluster& cluster) {

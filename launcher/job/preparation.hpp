@@ -3,6 +3,7 @@
 #include "launcher/job/run_dir_setup.hpp"
 #include "launcher/plan/plan.hpp"
 #include "slurm/cluster.hpp"
+#include "slurm/job_env.hpp"
 #include "src/preflight/problems.hpp"
 
 namespace holdfast::launcher {
@@ -44,6 +45,14 @@ void check_cluster_file(const config::ClusterFacts& facts);
 /// The plan as the run directory's group may read it: of variables that a user has set, only the names, and
 /// of another program's command no arguments.
 Plan plan_for_group(Plan plan, const config::RunConfig& config);
+
+/// For a job that will continue the run when other jobs of it have ended. Throws Error (usage) when its
+/// settings are not those of the run: they are in the run directory, which belongs to those jobs. What SLURM
+/// is asked for besides the nodes may differ.
+void check_same_run(const Preparation& prepared);
+
+/// For a job of a script of one's own: an earlier job has done this run, with the same settings.
+bool is_done(const Preparation& prepared, const slurm::JobEnv& env);
 
 /// Called by the job itself: takes the run directory, unless the job owns it already, and writes its files.
 /// Throws Error as RunDirClaim does.

@@ -6,8 +6,8 @@
 
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/policy.hpp"
-#include "slurm/exclusion.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/error.hpp"
 #include "src/base/log.hpp"
 
 namespace holdfast::launcher {
@@ -55,12 +55,29 @@ void print_admin_lines(const RunDir& run, const std::string& job) {
   for (const auto& line : lines) log::warn("for your administrator: {}", line);
 }
 
+slurm::OwnExclusions exclusions_of(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job,
+                                   const RunState& before, const std::map<std::string, NodeHistory>& past) {
+  try {
+    auto unwanted = before.outcome ? before.outcome->exclude : std::vector<std::string>{};
+    const auto doubtful = nodes_in_doubt(before, past);
+    unwanted.insert(unwanted.end(), doubtful.begin(), doubtful.end());
+    const auto own = slurm::own_exclusions(slurm::read_exclusions(run.excluded(), job),
+                                           cluster.other_nodes(job).excluded, unwanted, unix_seconds());
+    slurm::write_exclusions(run.excluded(), job, own);
+    return own;
+  } catch (const Error& error) {
+    log::warn("the nodes that job {} excludes are not known, and stay excluded: {}", job, error.what());
+    return {};
+  }
+}
+
 void requeue_job(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job, const Roster& roster,
-                 const std::string& ledger) {
+                 const std::string& ledger, const slurm::OwnExclusions& own) {
   const RunState state = replay(run);
   const auto failed = state.outcome ? state.outcome->exclude : std::vector<std::string>{};
   const auto doubtful = nodes_in_doubt(state, histories(ledger, roster));
-  slurm::requeue_elsewhere(cluster, job, failed, static_cast<int>(roster.nodes.size()), doubtful);
+  slurm::requeue_elsewhere(cluster, job, failed, static_cast<int>(roster.nodes.size()), doubtful,
+                           slurm::expired(own, unix_seconds()));
 }
 
 }  // namespace holdfast::launcher

@@ -6,7 +6,9 @@
 
 #include "launcher/supervise/ledger.hpp"
 #include "launcher/supervise/roster.hpp"
+#include "launcher/supervise/run_state.hpp"
 #include "slurm/cluster.hpp"
+#include "slurm/exclusion.hpp"
 #include "src/base/run_dir.hpp"
 
 namespace holdfast::launcher {
@@ -19,9 +21,14 @@ std::map<std::string, NodeHistory> histories(const std::string& folder, const Ro
 /// allocation_name()) to the log.
 void print_admin_lines(const RunDir& run, const std::string& job);
 
-/// Requeues the job for other nodes than those that have failed. The batch script would requeue it too, but
-/// cannot exclude nodes. Throws Error.
+/// The nodes that Holdfast has excluded for this job, when it begins again; keeps them in the run directory.
+/// `before`: the run at the end of its last allocation. None when SLURM does not answer.
+slurm::OwnExclusions exclusions_of(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job,
+                                   const RunState& before, const std::map<std::string, NodeHistory>& past);
+
+/// Requeues the job for other nodes than those that have failed; nodes that were excluded long ago (`own`)
+/// may be among them again. The batch script would requeue it too, but cannot exclude nodes. Throws Error.
 void requeue_job(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job, const Roster& roster,
-                 const std::string& ledger);
+                 const std::string& ledger, const slurm::OwnExclusions& own);
 
 }  // namespace holdfast::launcher

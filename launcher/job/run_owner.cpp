@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <nlohmann/json.hpp>
@@ -57,15 +58,25 @@ struct Holder {
   Error error;
 };
 
+/// For advice alone.
+slurm::JobName called(slurm::Cluster& cluster, JobId id) {
+  try {
+    return cluster.called(id);
+  } catch (const Error&) {
+    return id;
+  }
+}
+
 std::optional<Holder> live_holder(const RunDir& run, const Owner& owner, slurm::Cluster& cluster) {
   const std::string where = run.path.string();
   const auto owned_by = [&](JobId id, const std::string& why, const std::string& hint) {
-    return Holder{Error(hint.empty() ? Exit::usage : Exit::transient,
-                        fmt::format("the run directory {} belongs to job {}", where, id), why,
-                        !hint.empty()
-                            ? hint
-                            : "Follow it with 'holdfast status', end it with '" +
-                                  slurm::shown(slurm::cancel_argv(id)) + "', or choose another run.dir?")};
+    return Holder{Error(
+        hint.empty() ? Exit::usage : Exit::transient,
+        fmt::format("the run directory {} belongs to job {}", where, id), why,
+        !hint.empty() ? hint
+                      : fmt::format("Follow it with 'holdfast status', end it with '{}', let this job wait "
+                                    "for it with '-- --dependency=afterany:{}', or choose another run.dir?",
+                                    slurm::shown(slurm::cancel_argv(called(cluster, id))), id))};
   };
   try {
     if (owner.job) {
@@ -82,7 +93,8 @@ std::optional<Holder> live_holder(const RunDir& run, const Owner& owner, slurm::
                         "Try again in a moment.");
       return owned_by(job->id, "the job is " + job->state_text, "");
     }
-    if (const auto id = cluster.job_of_script(run.script())) return owned_by(*id, "the job is alive", "");
+    if (const auto ids = cluster.jobs_of_script(run.script()); !ids.empty())
+      return owned_by(ids.back(), "the job is alive", "");
   } catch (const Error& error) {
     if (error.exit() != Exit::transient) throw;
     throw Error(Exit::transient,
@@ -209,6 +221,21 @@ void RunDirClaim::give_to(JobId job) {
   held_ = false;
   mine_.job = job;
   files::replace_atomically(run_.owner(), text_of(mine_));
+}
+
+std::vector<JobId> live_jobs(const RunDir& run, slurm::Cluster& cluster) {
+  auto ids = cluster.jobs_of_script(run.script());
+  const auto owner = read_owner(run);
+  if (!owner || !owner->job || std::ranges::find(ids, *owner->job) != ids.end()) return ids;
+  if (const auto job = cluster.job(*owner->job); job && job->alive()) ids.push_back(job->id);
+  return ids;
+}
+
+std::optional<JobId> live_owner(const RunDir& run, JobId job, slurm::Cluster& cluster) {
+  const auto owner = read_owner(run);
+  if (!owner || !owner->job || owner->job == job) return std::nullopt;
+  const auto other = cluster.job(*owner->job);
+  return other && other->alive() ? owner->job : std::nullopt;
 }
 
 void confirm_owner(const RunDir& run, JobId job, slurm::Cluster& cluster) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "slurm/cluster.hpp"
 #include "src/base/run_dir.hpp"
@@ -44,6 +45,12 @@ class RunDirClaim {
   Owner mine_;
   bool held_ = true;
 };
+
+/// The jobs that use the run directory now, or will: the owner, and jobs of its script that wait. Throws
+/// Error.
+std::vector<slurm::JobId> live_jobs(const RunDir& run, slurm::Cluster& cluster);
+/// Another job than this one that owns the directory, and lives. Throws Error.
+std::optional<slurm::JobId> live_owner(const RunDir& run, slurm::JobId job, slurm::Cluster& cluster);
 
 /// For the job itself: returns when `job` owns the directory, taking it over from a claim without a job or
 /// from a job that has ended. Throws Error: no_requeue (another live job has it, or a run without a job),

@@ -25,8 +25,10 @@ struct RunDir {
   std::filesystem::path cluster() const { return path / "cluster.toml"; }  ///< resolved cluster file
   std::filesystem::path plan() const { return path / "plan.json"; }  ///< hypothetical and real placement
   std::filesystem::path script() const { return path / "job.sbatch"; }
-  std::filesystem::path secret() const { return path / "secret"; }        ///< 0600, 64 hex digits
-  std::filesystem::path owner() const { return path / "owner.json"; }     ///< the job that owns the directory
+  std::filesystem::path secret() const { return path / "secret"; }     ///< 0600, 64 hex digits
+  std::filesystem::path owner() const { return path / "owner.json"; }  ///< the job that owns the directory
+  /// Nodes that Holdfast has excluded for the job; see slurm/exclusion.hpp.
+  std::filesystem::path excluded() const { return path / "excluded.json"; }
   std::filesystem::path bare_lock() const { return path / "bare.lock"; }  ///< held by a run without agents
   std::filesystem::path nodes() const {
     return path / "nodes.json";

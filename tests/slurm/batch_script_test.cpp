@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <map>
 #include <thread>
 
 #include "slurm/commands.hpp"
@@ -294,6 +295,57 @@ TEST_F(BatchScriptRun, does_not_start_again_when_it_is_being_ended) {
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);
   EXPECT_EQ(exit_status(status), 128 + SIGKILL);
   EXPECT_EQ(starts(), 1);
+}
+
+TEST(BatchScript, reads_time_limits_as_sbatch_does) {
+  for (const auto& [text, seconds] : std::map<std::string, int>{{"2", 120},
+                                                                {"1:30", 120},
+                                                                {"1:00:00", 3600},
+                                                                {"1-0", 86400},
+                                                                {"1-2:3", 86400 + 7380},
+                                                                {"0-0:2:1", 180},
+                                                                {"30:00", 1800}})
+    EXPECT_EQ(limit_in(text), seconds) << text;
+  for (const char* text :
+       {"", "0", "UNLIMITED", "infinite", "-1", "1:2:3:4", "1-2:3:4:5", "a", "1-", "99999999"})
+    EXPECT_FALSE(limit_in(text)) << text;
+}
+
+TEST(BatchScript, shortens_the_notice_of_a_short_limit) {
+  EXPECT_EQ(notice_for(25, std::nullopt), 120);
+  EXPECT_EQ(notice_for(25, 3600), 120);
+  EXPECT_EQ(notice_for(25, 180), 60);
+  EXPECT_EQ(notice_for(25, 120), 40) << "the checkpoint needs 25 s";
+  EXPECT_EQ(notice_for(600, std::nullopt), 630);
+  EXPECT_EQ(notice_for(600, 1200), 615);
+  EXPECT_EQ(shortest_limit(25), 120);
+  for (const int drain_s : {0, 25, 90, 600})
+    for (int limit = shortest_limit(drain_s); limit < 3 * 3600; limit += 60) {
+      const int notice = notice_for(drain_s, limit);
+      EXPECT_GT(notice, drain_s);
+      EXPECT_GE(limit - notice - early_s, 20) << "the job is told to end as soon as it begins";
+    }
+}
+
+TEST(BatchScript, takes_the_last_time_limit) {
+  std::vector<std::string> arguments = {"--comment=x", "--time=5", "-t7", "--time-min=2"};
+  EXPECT_EQ(take_time(arguments), "7");
+  EXPECT_THAT(arguments, ElementsAre("--comment=x", "--time-min=2"));
+  EXPECT_FALSE(take_time(arguments));
+}
+
+TEST(BatchScript, knows_a_job_that_waits_for_its_turn) {
+  const std::vector<JobId> live = {6, 7};
+  for (const char* list : {"afterany:6", "afterok:5:7", "singleton", "after:9,afterany:6",
+                           "afterany:6?singleton", "afternotok:7"})
+    EXPECT_TRUE(waits_for_one_of({"--comment=x", std::string("--dependency=") + list}, live)) << list;
+  for (const char* list : {"after:6", "afterany:9", "afterany:6?afterany:9", "afterany:6?after:7", "afterany",
+                           "", "aftercorr:6", "afterany:66"})
+    EXPECT_FALSE(waits_for_one_of({std::string("--dependency=") + list}, live)) << list;
+  EXPECT_TRUE(waits_for_one_of({"-dafterany:6"}, live));
+  EXPECT_FALSE(waits_for_one_of({"--dependency=afterany:6", "--dependency=afterany:9"}, live))
+      << "the last one counts";
+  EXPECT_FALSE(waits_for_one_of({"--comment=x"}, live));
 }
 
 }  // namespace

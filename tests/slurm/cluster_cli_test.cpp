@@ -52,8 +52,8 @@ TEST_F(ClusterCliTest, asks_about_jobs) {
   tools.answer("squeue", "", "slurm_load_jobs error: Invalid job id specified\n", 1);
   EXPECT_FALSE(cluster.job(99));
   tools.answer("squeue", FakeTools::captured("jobs_by_script.txt"));
-  EXPECT_EQ(cluster.job_of_script("/shared/home/sl.sh"), 1);
-  EXPECT_FALSE(cluster.job_of_script("/shared/home/other.sh"));
+  EXPECT_THAT(cluster.jobs_of_script("/shared/home/sl.sh"), ElementsAre(1));
+  EXPECT_TRUE(cluster.jobs_of_script("/shared/home/other.sh").empty());
   EXPECT_EQ(cluster.script_of_job(1), "/shared/home/sl.sh");
   EXPECT_FALSE(cluster.script_of_job(4711));
 }
@@ -82,7 +82,7 @@ TEST_F(ClusterCliTest, says_that_the_controller_is_down) {
   const Error ping = error_of([&] { cluster.ping(); });
   EXPECT_EQ(ping.exit(), Exit::transient);
   EXPECT_THAT(ping.what(), HasSubstr("connect failure"));
-  EXPECT_EQ(error_of([&] { cluster.job_of_script("/j"); }).exit(), Exit::transient);
+  EXPECT_EQ(error_of([&] { cluster.jobs_of_script("/j"); }).exit(), Exit::transient);
 }
 
 TEST_F(ClusterCliTest, any_word_about_a_job_is_an_answer_of_the_controller) {
@@ -143,7 +143,7 @@ TEST_F(ClusterCliTest, needs_path_no_more_once_the_tools_are_found) {
   std::filesystem::create_symlink("/bin/false", other / "scontrol");
   env::set("PATH", other.string() + ":" + path);
   cluster.requeue(7);
-  EXPECT_EQ(tools.calls(), "[ scontrol\nrequeue\n7\n]\n");
+  EXPECT_THAT(tools.calls(), HasSubstr("[ scontrol\nrequeue\n7\n]\n"));
   StepRequest step;
   step.job = 7;
   step.nodes = {"dgx001"};
@@ -159,7 +159,7 @@ TEST_F(ClusterCliTest, needs_path_no_more_once_the_tools_are_found) {
 TEST_F(ClusterCliTest, requeues_and_cancels) {
   cluster.requeue(7);
   cluster.cancel(7);
-  EXPECT_EQ(tools.calls(), "[ scontrol\nrequeue\n7\n]\n[ scancel\n7\n]\n");
+  EXPECT_THAT(tools.calls(), AllOf(HasSubstr("[ scontrol\nrequeue\n7\n]\n"), HasSubstr("[ scancel\n7\n]\n")));
   tools.answer("scontrol", "", "Job is pending execution for job 7\n", 1);
   cluster.requeue(7);
   tools.answer("scontrol", "", "Invalid job id specified for job 7\n", 1);
@@ -169,6 +169,45 @@ TEST_F(ClusterCliTest, requeues_and_cancels) {
                1);
   EXPECT_EQ(error_of([&] { cluster.requeue(7); }).exit(), Exit::transient)
       << "it is how 22.05 says that slurmctld is down";
+}
+
+TEST_F(ClusterCliTest, acts_on_one_task_of_an_array) {
+  // The number of the task that was started last is the array's, too.
+  tools.answer("squeue", "15|15|2\n17|15|1\n");
+  EXPECT_EQ(cluster.called(15).text(), "15_2");
+  EXPECT_EQ(cluster.called(17).text(), "15_1");
+  EXPECT_EQ(cluster.number_of("15_1"), 17);
+  tools.answer("squeue", "");
+  cluster.requeue(15);
+  cluster.exclude(15, {"dgx001"});
+  cluster.set_comment(15, "x");
+  cluster.comment(15);
+  cluster.wait_for(15, 17);
+  cluster.signal_steps(15, agent_step, SIGTERM);
+  cluster.cancel(15);
+  const std::string calls = tools.calls();
+  for (const char* call :
+       {"[ scontrol\nrequeue\n15_2\n]", "[ scontrol\nupdate\nJobId=15_2\nExcNodeList=dgx001\n]",
+        "[ scontrol\nupdate\nJobId=15_2\nComment=x\n]", "\n--jobs=15_2\n--format=%k\n",
+        "[ scontrol\nupdate\nJobId=15_2\nDependency=afterany:15_1\n]", "--steps\n--jobs=15_2\n",
+        "[ scancel\n15_2\n]"})
+    EXPECT_THAT(calls, HasSubstr(call));
+}
+
+TEST_F(ClusterCliTest, knows_the_task_that_it_runs_in) {
+  for (const auto& [name, value] :
+       {std::pair{"SLURM_JOB_ID", "15"}, {"SLURM_ARRAY_JOB_ID", "15"}, {"SLURM_ARRAY_TASK_ID", "2"}})
+    env::set(name, value);
+  cluster.requeue(15);
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"}) ::unsetenv(name);
+  EXPECT_EQ(tools.calls(), "[ scontrol\nrequeue\n15_2\n]\n") << "without a question";
+}
+
+TEST_F(ClusterCliTest, cancels_all_that_it_has_submitted) {
+  tools.answer("sbatch", "15\n");
+  tools.answer("squeue", "15|15|2\n17|15|1\n");
+  cluster.cancel(cluster.submit({"/a.sbatch", {"--array=1-2"}}));
+  EXPECT_THAT(tools.calls(), HasSubstr("[ scancel\n15\n]"));
 }
 
 TEST_F(ClusterCliTest, signals_the_steps_of_a_name) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "slurm/commands.hpp"
 #include "slurm/fake_cluster.hpp"
@@ -24,7 +25,7 @@ TEST(Exclusion, AddsToWhatTheOwnerHasExcluded) {
   const auto change = exclusion(around("n[1-9]", {"n7"}), {"n2", "n7"}, 4);
   EXPECT_THAT(change.nodes, ElementsAre("n7", "n2"));
   EXPECT_EQ(change.why_not, "");
-  EXPECT_THAT(exclusion(around("n[1-9]", {"n7"}), {"n7"}, 4).nodes, IsEmpty()) << "nothing new";
+  EXPECT_FALSE(exclusion(around("n[1-9]", {"n7"}), {"n7"}, 4).changes) << "nothing new";
 }
 
 TEST(Exclusion, NeverMakesAJobWaitForEver) {
@@ -62,6 +63,36 @@ TEST(Exclusion, WhereNodesAreShortOnlyThoseThatFailedStayOut) {
   }
   EXPECT_THAT(roomy.excluded[7], ElementsAre("n3", "n1"));
   EXPECT_THAT(tight.excluded[7], ElementsAre("n3"));
+}
+
+TEST(Exclusion, EndsAfterADay) {
+  const double now = 1e9;
+  // n7 is the owner's; n1 was excluded before, n2 at the last requeue, and n3 was to be, but SLURM has not.
+  const auto own =
+      own_exclusions({{"n1", now - exclusion_s}, {"n9", 1}}, {"n7", "n1", "n2"}, {"n2", "n3"}, now);
+  EXPECT_THAT(own, testing::ElementsAre(testing::Pair("n1", now - exclusion_s), testing::Pair("n2", now)));
+  EXPECT_THAT(expired(own, now), ElementsAre("n1"));
+  EXPECT_THAT(expired(own, now - 1), IsEmpty());
+  const auto change = exclusion(around("n[1-9]", {"n7", "n1", "n2"}), {}, 4, {"n1"});
+  EXPECT_TRUE(change.changes);
+  EXPECT_THAT(change.nodes, ElementsAre("n7", "n2"));
+  EXPECT_THAT(exclusion(around("n[1-9]", {"n1"}), {"n1"}, 4, {"n1"}).nodes, ElementsAre("n1"))
+      << "it has failed again";
+  FakeCluster cluster("n[1-8]");
+  cluster.add_job(7, "job", "n[2-5]");
+  cluster.excluded[7] = {"n1"};
+  requeue_elsewhere(cluster, 7, {}, 4, {}, {"n1"});
+  EXPECT_THAT(cluster.requeued, ElementsAre(7));
+  EXPECT_THAT(cluster.excluded[7], IsEmpty());
+}
+
+TEST(Exclusion, IsRememberedForOneJob) {
+  const auto file = std::filesystem::temp_directory_path() / ("excluded-" + std::to_string(::getpid()));
+  EXPECT_THAT(read_exclusions(file, 7), IsEmpty());
+  write_exclusions(file, 7, {{"n1", 5.5}});
+  EXPECT_THAT(read_exclusions(file, 7), testing::ElementsAre(testing::Pair("n1", 5.5)));
+  EXPECT_THAT(read_exclusions(file, 8), IsEmpty());
+  std::filesystem::remove(file);
 }
 
 TEST(Exclusion, CommandsAndReplies) {

@@ -51,6 +51,19 @@ TEST_F(JobEnvTest, reads_a_batch_script) {
   EXPECT_FALSE(here.end_time);
 }
 
+TEST_F(JobEnvTest, tells_the_task_of_an_array) {
+  set({{"SLURM_JOB_ID", "17"}, {"SLURM_ARRAY_JOB_ID", "15"}, {"SLURM_ARRAY_TASK_ID", "0"}});
+  EXPECT_EQ(job_env().job, 17);
+  EXPECT_EQ(job_env().task, JobName(15, 0));
+  set({{"SLURM_JOB_ID", "17"}});
+  EXPECT_FALSE(job_env().task);
+}
+
+TEST_F(JobEnvTest, refuses_a_heterogeneous_job) {
+  set({{"SLURM_JOB_ID", "17"}, {"SLURM_HET_SIZE", "2"}});
+  EXPECT_THROW(job_env(), Error);
+}
+
 TEST_F(JobEnvTest, gpus_by_their_numbers_on_the_node) {
   const auto gpus = [this](std::map<std::string, std::string> variables) {
     variables["SLURM_JOB_ID"] = "17";

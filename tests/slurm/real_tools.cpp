@@ -111,7 +111,7 @@ TEST_F(Owner, asks_about_a_job) {
   EXPECT_EQ(now->batch_host, now->nodes.front());
   EXPECT_TRUE(now->end_time);
   EXPECT_EQ(now->name, "a | \"job\"");
-  EXPECT_EQ(cluster().job_of_script(script()), job);
+  EXPECT_THAT(cluster().jobs_of_script(script()), ElementsAre(job));
   EXPECT_EQ(cluster().script_of_job(job), script());
   EXPECT_FALSE(cluster().job(4711));
   const auto own = ClusterCli().own_jobs();
@@ -182,6 +182,35 @@ TEST_F(Owner, signals_the_script_alone_or_every_process) {
   EXPECT_TRUE(soon([] { return has_logged("script: USR1"); }));
   EXPECT_EQ(tool(signal_all_argv(job, "USR2")).status, 0);
   EXPECT_TRUE(soon([] { return has_logged("child: USR2"); }));
+}
+
+TEST_F(Owner, acts_on_one_task_of_an_array) {
+  const JobId array = cluster().submit({script(), {"--array=1-2", "--nodes=1", "--hold"}});
+  ClusterCli later;  // as in a later process, which has not submitted it
+  Cluster& other = later;
+  EXPECT_EQ(tool({"scontrol", "release", std::to_string(array)}).status, 0);
+  // The task that is started last has the array's number.
+  EXPECT_TRUE(soon([&] { return other.called(array).text().find('_') != std::string::npos; }));
+  const std::string name = other.called(array).text(), first = std::to_string(array) + "_1";
+  const auto sibling = other.number_of(name == first ? std::to_string(array) + "_2" : first);
+  ASSERT_TRUE(sibling);
+  EXPECT_NE(*sibling, array);
+  EXPECT_EQ(other.number_of(name), array);
+  EXPECT_EQ(other.job(array)->id, array);
+  other.set_comment(array, "of one");
+  EXPECT_EQ(other.comment(array), "of one");
+  EXPECT_EQ(other.comment(*sibling), "");
+  other.cancel(array);
+  EXPECT_TRUE(soon([&] {
+    const auto now = other.job(array);
+    return !now || !now->alive();
+  }));
+  EXPECT_TRUE(other.job(*sibling)->alive());
+  cluster().cancel(array);  // all that it has submitted
+  EXPECT_TRUE(soon([&] {
+    const auto now = other.job(*sibling);
+    return !now || !now->alive();
+  }));
 }
 
 TEST_F(Owner, knows_where_a_job_may_run_besides) {

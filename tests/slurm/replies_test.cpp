@@ -14,8 +14,11 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
+/// The job of a reply that has one.
+std::optional<Job> read_job_in(const std::string& reply) { return read_job(reply, std::stoll(reply)); }
+
 TEST(Replies, tell_a_running_job) {
-  const auto job = read_job(test::FakeTools::captured("job_running.txt"));
+  const auto job = read_job_in(test::FakeTools::captured("job_running.txt"));
   ASSERT_TRUE(job);
   EXPECT_EQ(job->id, 1);
   EXPECT_EQ(job->state, JobState::running);
@@ -26,12 +29,13 @@ TEST(Replies, tell_a_running_job) {
   EXPECT_EQ(job->end_time, 1795229373.0);
   EXPECT_EQ(job->name, "a b \"q\" 's' $(touch /tmp/x) |x\nnewline|9|RUNNING")
       << "bars and newlines are the name's own";
-  EXPECT_FALSE(read_job(test::FakeTools::captured("job_running_no_limit.txt"))->end_time);
+  EXPECT_FALSE(read_job_in(test::FakeTools::captured("job_running_no_limit.txt"))->end_time);
 }
 
 TEST(Replies, tell_a_job_that_lost_nodes) {
-  EXPECT_THAT(read_job(test::FakeTools::captured("job_shrunk.txt"))->nodes, ElementsAre("dgx001", "dgx002"));
-  const auto headless = read_job(test::FakeTools::captured("job_batch_host_lost.txt"));
+  EXPECT_THAT(read_job_in(test::FakeTools::captured("job_shrunk.txt"))->nodes,
+              ElementsAre("dgx001", "dgx002"));
+  const auto headless = read_job_in(test::FakeTools::captured("job_batch_host_lost.txt"));
   EXPECT_EQ(headless->state, JobState::running);
   EXPECT_THAT(headless->nodes, ElementsAre("dgx002"));
   EXPECT_EQ(headless->batch_host, "dgx001") << "where the script was, though the node is gone";
@@ -52,7 +56,7 @@ TEST(Replies, tell_every_stage_of_life) {
                          Row{"job_completed.txt", JobState::finished, "COMPLETED", "", false},
                          Row{"job_failed.txt", JobState::finished, "FAILED", "NonZeroExitCode", false},
                          Row{"job_cancelled.txt", JobState::finished, "CANCELLED", "Priority", false}}) {
-    const auto job = read_job(test::FakeTools::captured(row.file));
+    const auto job = read_job_in(test::FakeTools::captured(row.file));
     ASSERT_TRUE(job) << row.file;
     EXPECT_EQ(job->state, row.state) << row.file;
     EXPECT_EQ(job->state_text, row.word) << row.file;
@@ -70,17 +74,52 @@ TEST(Replies, tell_every_stage_of_life) {
 }
 
 TEST(Replies, tell_reasons_with_spaces_and_lists) {
-  const auto job = read_job("20|PENDING|ReqNodeNotAvail, UnavailableNodes:dgx[002-004]||n/a|N/A|waiting\n");
+  const auto job =
+      read_job("20|PENDING|ReqNodeNotAvail, UnavailableNodes:dgx[002-004]||n/a|N/A|waiting\n", 20);
   EXPECT_EQ(job->reason, "ReqNodeNotAvail, UnavailableNodes:dgx[002-004]");
   EXPECT_EQ(job->name, "waiting");
 }
 
+/// squeue --jobs=15 says this of an array of four tasks, of which one waits: 15 is the number of the array,
+/// and of the task that was started last.
+const char* const tasks_of_15 =
+    "15|RUNNING|None|dgx003|dgx003|1795229373|a\nb|c\n"
+    "17|RUNNING|None|dgx002|dgx002|1795229400|a\nb|c\n"
+    "16|COMPLETING|None|dgx001|dgx001|1795229500|a\nb|c\n";
+
+TEST(Replies, tell_the_tasks_of_an_array_apart) {
+  EXPECT_THAT(read_job(tasks_of_15, 15)->nodes, ElementsAre("dgx003"));
+  const auto other = read_job(tasks_of_15, 16);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->id, 16);
+  EXPECT_EQ(other->state, JobState::completing);
+  EXPECT_THAT(other->nodes, ElementsAre("dgx001"));
+  EXPECT_EQ(other->name, "a\nb|c");
+  EXPECT_EQ(read_job(tasks_of_15, 17)->end_time, 1795229400.0);
+  EXPECT_FALSE(read_job(tasks_of_15, 18)) << "a task that has ended, of an array that has not";
+  const std::string queue = "17|RUNNING|None|1795624186|/a\n15|PENDING|BeginTime|1795624999|/a\n";
+  EXPECT_EQ(read_queued_job(queue, 15)->reason, "BeginTime");
+  EXPECT_FALSE(read_queued_job(queue, 16));
+}
+
+TEST(Replies, name_the_tasks_of_an_array) {
+  const char* tasks = "15|15|4\n17|15|3\n16|15|2\n";
+  EXPECT_EQ(read_task(tasks, 15).text(), "15_4");
+  EXPECT_EQ(read_task(tasks, 16).text(), "15_2");
+  EXPECT_EQ(read_task("15|15|3-8\n16|15|2\n", 15).text(), "15") << "several tasks wait";
+  EXPECT_EQ(read_task("7|7|N/A\n", 7).text(), "7") << "no array";
+  EXPECT_EQ(read_task("", 7).text(), "7");
+  EXPECT_EQ(read_number(tasks, "15_4"), 15);
+  EXPECT_EQ(read_number(tasks, "15_2"), 16);
+  EXPECT_FALSE(read_number(tasks, "15_9"));
+}
+
 TEST(Replies, refuse_what_they_cannot_read) {
-  EXPECT_FALSE(read_job(""));
-  EXPECT_FALSE(read_job("\n"));
-  for (const char* text : {"x", "1|RUNNING", "a|RUNNING|None|dgx001|dgx001|1|n",
-                           "0|RUNNING|None|dgx001|dgx001|1|n", "1|RUNNING|None|dgx[|dgx001|1|n"})
-    EXPECT_THROW(read_job(text), Error) << text;
+  EXPECT_FALSE(read_job("", 1));
+  EXPECT_FALSE(read_job("\n", 1));
+  for (const char* text :
+       {"x", "1|RUNNING", "a|RUNNING|None|dgx001|dgx001|1|n", "1|RUNNING|None|dgx[|dgx001|1|n"})
+    EXPECT_THROW(read_job(text, 1), Error) << text;
   for (const char* text : {"", "Submitted batch job 3", "-1", "0", "1x", ";", "99999999999999999999"})
     EXPECT_THROW(read_submitted(text), Error) << text;
   EXPECT_THROW(read_nodes("dgx001 idle"), Error);
@@ -93,7 +132,7 @@ TEST(Replies, survive_random_text) {
     std::string text;
     for (unsigned i = 0, n = random() % 40; i < n; ++i) text += alphabet[random() % alphabet.size()];
     try {
-      read_job(text), read_nodes(text), read_submitted(text);
+      read_job(text, 1), read_nodes(text), read_submitted(text);
     } catch (const Error&) {
     }
     try {
@@ -134,10 +173,10 @@ TEST(Replies, tell_own_jobs) {
 }
 
 TEST(Replies, tell_one_job_of_the_queue) {
-  EXPECT_EQ(*read_queued_job("7|CANCELLED|None|1795624186|/x\n"),
+  EXPECT_EQ(*read_queued_job("7|CANCELLED|None|1795624186|/x\n", 7),
             (OwnJob{7, JobState::finished, "CANCELLED", "", 1795624186., "/x"}));
-  EXPECT_FALSE(read_queued_job("\n"));
-  EXPECT_THROW(read_queued_job("slurm is busy"), Error);
+  EXPECT_FALSE(read_queued_job("\n", 7));
+  EXPECT_THROW(read_queued_job("slurm is busy", 7), Error);
 }
 
 TEST(Replies, tell_steps_of_a_name) {

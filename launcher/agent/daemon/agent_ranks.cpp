@@ -10,6 +10,7 @@
 #include "launcher/agent/daemon/agent.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/pmix/pmix_program.hpp"
+#include "slurm/environment.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
@@ -238,7 +239,8 @@ void Agent::tell_votes(int attempt, std::int64_t step) {
 Command Agent::attempt_command(std::vector<std::string> argv, const StartRanks& order) const {
   Command command;
   command.argv = std::move(argv);
-  command.environment = attempt_environment(run_, node_, order, cluster_, config_.rank);
+  command.environment =
+      attempt_environment(run_, node_, order, cluster_, config_.rank, slurm::rank_environment());
   command.new_session = true;  // it outlives this agent process
   return command;
 }
@@ -327,9 +329,10 @@ void Agent::warm_ranks() {
   order.attempt = waiting_attempt;
   order.ranks_per_node = roster_.ranks_per_node;
   try {
-    warm_ = std::make_unique<WarmRanks>(loop_, system_, config_.rank, order.ranks_per_node,
-                                        attempt_environment(run_, node_, order, cluster_, config_.rank),
-                                        spooled(scratch_, run_, run_.logs() / ("warm-" + node_ + ".log")));
+    warm_ = std::make_unique<WarmRanks>(
+        loop_, system_, config_.rank, order.ranks_per_node,
+        attempt_environment(run_, node_, order, cluster_, config_.rank, slurm::rank_environment()),
+        spooled(scratch_, run_, run_.logs() / ("warm-" + node_ + ".log")));
   } catch (const Error& error) {
     log::warn("ranks start without waiting interpreters (rank.warm): {}", error.what());
   }

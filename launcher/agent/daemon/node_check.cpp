@@ -5,6 +5,7 @@
 
 #include "launcher/agent/ranks/programs.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
+#include "slurm/environment.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
@@ -74,7 +75,8 @@ control::StartRanks no_attempt(int ranks_per_node) {
 NodeChecker::NodeChecker(control::Loop& loop, RunDir run, const config::ClusterFacts& cluster,
                          const config::Rank& rank, int ranks_per_node)
     : run_(std::move(run)),
-      environment_(attempt_environment(run_, "", no_attempt(ranks_per_node), cluster, rank)),
+      environment_(attempt_environment(run_, "", no_attempt(ranks_per_node), cluster, rank,
+                                       slurm::rank_environment())),
       probes_(own_trainer(rank)),
       worker_(loop) {
   // The check is not a process of an attempt, and must not be ended as one.

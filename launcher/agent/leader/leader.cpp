@@ -75,7 +75,7 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
       supervisor_(roster_, config_.supervise, config_.checkpoint.drain_s, term, std::move(start.state),
                   loop_.steady_seconds(), loop_.unix_now(), facts_of(config_)),
       script_(loop_, std::move(cluster), std::stoll(roster_.job),  // "JOB.RESTARTS" or "JOB.RESTARTS.TRY"
-              slurm::notice_for(config_.checkpoint.drain_s),
+              slurm::notice_for(config_.checkpoint.drain_s, slurm::limit_in(config_.slurm.time)),
               [this] {
                 supervisor_.at(loop_.steady_seconds());
                 supervisor_.drain({true, "the time limit is near"});

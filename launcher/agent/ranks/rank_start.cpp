@@ -6,7 +6,6 @@
 #include <charconv>
 
 #include "launcher/agent/ranks/programs.hpp"
-#include "slurm/environment.hpp"
 #include "src/base/env.hpp"
 #include "src/base/rank_env.hpp"
 
@@ -43,7 +42,8 @@ bool speaks_mpi(const config::Rank& rank) {
 
 std::vector<std::string> attempt_environment(const RunDir& run, const std::string& node,
                                              const control::StartRanks& order,
-                                             const config::ClusterFacts& cluster, const config::Rank& rank) {
+                                             const config::ClusterFacts& cluster, const config::Rank& rank,
+                                             const std::vector<std::string>& of_job) {
   // Another launcher's variables would make the ranks believe that they belong to it.
   auto environment = env::without({"SLURM",
                                    "PMI_",
@@ -81,7 +81,7 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
                                    "HOLDFAST_BUFFERS",
                                    "HOLDFAST_SEALED",
                                    "HOLDFAST_SLURM_JOB_NAME="});
-  for (const auto& entry : slurm::rank_environment()) put(environment, entry);
+  for (const auto& entry : of_job) put(environment, entry);
   for (const auto& entry : env::all())  // settings, and where it is installed
     if (entry.starts_with("PMIX_MCA_") || entry.starts_with("PMIX_PREFIX=")) environment.push_back(entry);
   for (const auto& entry : cluster.environment) put(environment, entry);

@@ -166,6 +166,19 @@ TEST_F(RunOwner, the_job_confirms) {
   EXPECT_EQ(read_owner(run)->job, 10);
 }
 
+TEST_F(RunOwner, tells_the_jobs_of_a_run_that_live) {
+  EXPECT_TRUE(live_jobs(run, cluster).empty());
+  own(5);
+  fake.add_job(5, "j", "dgx001", "/of/ones/own.sh");
+  fake.add_job(6, "j", "", run.script());
+  EXPECT_THAT(live_jobs(run, cluster), testing::UnorderedElementsAre(5, 6));
+  EXPECT_EQ(live_owner(run, 6, cluster), 5);
+  EXPECT_FALSE(live_owner(run, 5, cluster)) << "itself";
+  fake.end_job(5, "COMPLETED");
+  EXPECT_THAT(live_jobs(run, cluster), testing::ElementsAre(6));
+  EXPECT_FALSE(live_owner(run, 6, cluster));
+}
+
 TEST_F(RunOwner, a_run_without_a_job_keeps_its_directory) {
   {
     const files::Fd lock = files::open(run.bare_lock(), O_RDWR | O_CREAT);

@@ -29,16 +29,32 @@ using namespace std::chrono_literals;
 // Starting.
 
 TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
-  for (const char* name :
-       {"SLURM_JOBID", "SLURM_NTASKS", "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_PROCID", "PMI_RANK", "PMIX_RANK", "PMIX_NAMESPACE",
-        "PMIX_SERVER_URI3", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_UNIVERSE_SIZE",
-        "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri", "HOLDFAST_RANK", "HOLDFAST_LOCAL_RANK",
-        "HOLDFAST_KEY_FILE", "RANK", "LOCAL_RANK", "MASTER_PORT", "TORCHELASTIC_RUN_ID"})
+  for (const char* name : {"SLURM_JOBID",
+                           "SLURM_NTASKS",
+                           "SLURM_STEP_NODELIST",
+                           "SLURM_JOB_NODELIST",
+                           "SLURM_PROCID",
+                           "PMI_RANK",
+                           "PMIX_RANK",
+                           "PMIX_NAMESPACE",
+                           "PMIX_SERVER_URI3",
+                           "OMPI_COMM_WORLD_RANK",
+                           "OMPI_COMM_WORLD_SIZE",
+                           "OMPI_UNIVERSE_SIZE",
+                           "OMPI_MCA_ess_base_jobid",
+                           "OMPI_MCA_orte_hnp_uri",
+                           "HOLDFAST_RANK",
+                           "HOLDFAST_LOCAL_RANK",
+                           "HOLDFAST_KEY_FILE",
+                           "RANK",
+                           "LOCAL_RANK",
+                           "MASTER_PORT",
+                           "TORCHELASTIC_RUN_ID"})
     env::set(name, "of another");
   for (const char* name :
        {"OMPI_MCA_btl", "OMPI_MCA_btl_tcp_if_include", "PMIX_MCA_gds", "UCX_TLS", "MY_OWN", "HOLDFAST_LOG"})
     env::set(name, "kept");
-  env::set("SLURM_JOB_ID", "17");
+  env::set("SLURM_JOB_ID", "of the step");
   env::set("HOLDFAST_ATTEMPT", "1");
   env::set("NCCL_DEBUG", "of the node");
   config::ClusterFacts cluster;
@@ -50,11 +66,15 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   order.term = 2;
   order.attempt = 3;
   order.ranks_per_node = 8;
-  const auto environment = attempt_environment(RunDir{"/runs/a"}, "dgx002", order, cluster, rank);
-  for (const char* prefix :
-       {"SLURM_JOBID", "SLURM_NTASKS", "SLURM_STEP", "SLURM_JOB_NODELIST", "SLURM_PROCID", "PMI_", "PMIX_RANK", "PMIX_NAMESPACE", "PMIX_SERVER", "OMPI_COMM", "OMPI_UNIVERSE",
-        "OMPI_MCA_ess", "OMPI_MCA_orte", "HOLDFAST_RANK=", "HOLDFAST_LOCAL_RANK=", "HOLDFAST_KEY_FILE=",
-        "RANK=", "LOCAL_RANK=", "MASTER_PORT=", "TORCHELASTIC_"})
+  const auto environment =
+      attempt_environment(RunDir{"/runs/a"}, "dgx002", order, cluster, rank, {"SLURM_JOB_ID=17"});
+  for (const char* prefix : {"SLURM_JOBID",        "SLURM_NTASKS",   "SLURM_STEP",
+                             "SLURM_JOB_NODELIST", "SLURM_PROCID",   "PMI_",
+                             "PMIX_RANK",          "PMIX_NAMESPACE", "PMIX_SERVER",
+                             "OMPI_COMM",          "OMPI_UNIVERSE",  "OMPI_MCA_ess",
+                             "OMPI_MCA_orte",      "HOLDFAST_RANK=", "HOLDFAST_LOCAL_RANK=",
+                             "HOLDFAST_KEY_FILE=", "RANK=",          "LOCAL_RANK=",
+                             "MASTER_PORT=",       "TORCHELASTIC_"})
     EXPECT_THAT(environment, Not(Contains(StartsWith(prefix))));
   for (const char* entry :
        {"OMPI_MCA_btl=kept", "OMPI_MCA_btl_tcp_if_include=kept", "PMIX_MCA_gds=kept", "UCX_TLS=kept",
@@ -72,7 +92,7 @@ TEST(RankStart, ProgramsOfOnesOwnCanImportTheClient) {
   const auto python_path = [](const config::Rank& rank) -> std::string {
     control::StartRanks order;
     order.ranks_per_node = 8;
-    const auto environment = attempt_environment(RunDir{"/runs/a"}, "n1", order, {}, rank);
+    const auto environment = attempt_environment(RunDir{"/runs/a"}, "n1", order, {}, rank, {});
     std::string found = "none";
     for (const auto& entry : environment) {
       EXPECT_THAT(entry, Not(StartsWith("HOLDFAST_PYTHON=")));
