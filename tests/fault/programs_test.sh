@@ -76,29 +76,29 @@ END
 
 case_away() {
   # What the program had is away for some seconds when it starts again: its folder, then its script (Python ends with 2).
-  mkdir -p "$home/away/code"
-  printf '#!/bin/sh\nexec python3 prog.py\n' >"$home/away/train"
-  printf 'import os, time\nwhile not os.path.exists("/shared/home/away/enough"): time.sleep(0.1)\n' >"$home/away/code/prog.py"
-  chmod 755 "$home/away/train"
-  rm -f "$home/away/enough"
-  start away --set 'rank.command=["/shared/home/away/train"]' --set rank.directory=/shared/home/away/code --set supervise.assumed_progress_s=1 \
+  mkdir -p "$home/moved/code"
+  printf '#!/bin/sh\nexec python3 prog.py\n' >"$home/moved/train"
+  printf 'import os, time\nwhile not os.path.exists("/shared/home/moved/enough"): time.sleep(0.1)\n' >"$home/moved/code/prog.py"
+  chmod 755 "$home/moved/train"
+  rm -f "$home/moved/enough"
+  start away --set 'rank.command=["/shared/home/moved/train"]' --set rank.directory=/shared/home/moved/code --set supervise.assumed_progress_s=1 \
     --set cluster.nodes=1 --set cluster.spares=0 --set cluster.ranks_per_node=1
   check "the rank is up" soon 60 ranks_up 1
   sleep 1.5
-  mv "$home/away/code" "$home/away/code.away"
+  mv "$home/moved/code" "$home/moved/code.away"
   on "$(nth 1)" pkill -KILL -f 'python3 prog.py'
-  check "the folder is named" soon 30 event_has attempt_ended "cannot enter the working directory /shared/home/away/code"
+  check "the folder is named" soon 30 event_has attempt_ended "cannot enter the working directory /shared/home/moved/code"
   check "and named again" soon 30 ended 4
-  mv "$home/away/code.away" "$home/away/code"
+  mv "$home/moved/code.away" "$home/moved/code"
   check "the rank is up again" soon 30 runs_again prog.py
   sleep 1.5
-  mv "$home/away/code/prog.py" "$home/away/code/prog.away"
+  mv "$home/moved/code/prog.py" "$home/moved/code/prog.away"
   on "$(nth 1)" pkill -KILL -f 'python3 prog.py'
   check "the script is named" soon 30 event_has attempt_ended "can't open file"
   check "its exit code is the program's" soon 30 event_has rank_exited '"status":2'
-  mv "$home/away/code/prog.away" "$home/away/code/prog.py"
+  mv "$home/moved/code/prog.away" "$home/moved/code/prog.py"
   check "the rank is up once more" soon 30 runs_again prog.py
-  touch "$home/away/enough"
+  touch "$home/moved/enough"
   ends_as "done" 0
 }
 # ended COUNT: so many attempts have.
