@@ -105,7 +105,7 @@ case_cannot_start() {
   chmod 755 "$home/broken"
   start cannot_start --set rank.launch=mpi --set 'rank.command=["/shared/home/broken"]'
   ends_as failed 93
-  check "the reason is told" holds "$(result "$run" .why)" "cannot start"
+  check "the reason is told" holds "$(result "$run" .why)" "cannot start /shared/home/broken: its interpreter is /no/such/interpreter"
 }
 
 case_user_error() {
