@@ -207,13 +207,9 @@ bool Trainer::restore_or_initialize() {
       setup_.place.agent ? std::optional(setup_.place.agent->durable_steps) : std::nullopt};
   const RestoreContext with = context();
   engine_.make_room();
-  RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, with);
+  const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, with);
   begin_at(from);
-  if (const std::string changed = changed_course(from); !changed.empty()) {
-    log::warn("the run goes on with other settings than those that its checkpoint was made with: {}",
-              changed);
-    from.note += (from.note.empty() ? "" : "; ") + changed;
-  }
+  say_changed_course(from);
   if (Snapshots* const local = engine_.local()) {
     partners_ = make_partner_copies(setup_, engine_.local_run(), *local, world_, with.open_exchange);
     keep(true, {});  // a node that is lost in the first step takes nothing along
@@ -228,10 +224,13 @@ bool Trainer::restore_or_initialize() {
   return from.fresh || from.level == name_of(Level::shared);
 }
 
-std::string Trainer::changed_course(const RestoredFrom& from) const {
-  if (world_.rank() != 0 || from.checkpoint.empty()) return "";
+void Trainer::say_changed_course(const RestoredFrom& from) const {
+  if (world_.rank() != 0 || from.checkpoint.empty()) return;
   const auto earlier = settings_of_checkpoint(from.checkpoint, from.term, setup_);
-  return earlier ? config::changed_course(*earlier, setup_.config) : "";
+  const std::string changed = earlier ? config::changed_course(*earlier, setup_.config) : "";
+  if (!changed.empty())
+    log::warn("the run goes on with other settings than those that its checkpoint was made with: {}",
+              changed);
 }
 
 void Trainer::begin_at(const RestoredFrom& from) {

@@ -45,8 +45,8 @@ class Trainer {
   /// that has a checkpoint; -1: none is known.
   void roll_back(std::int64_t next_sample, std::int64_t durable);
   RestoreContext context();
-  /// Says with which other settings than its own the run goes on; "": none.
-  std::string changed_course(const RestoredFrom& from) const;
+  /// Says with which other settings the run goes on than those that the checkpoint was made with.
+  void say_changed_course(const RestoredFrom& from) const;
   /// Takes over a state that was loaded or made.
   void begin_at(const RestoredFrom& from);
   /// One global batch: computed, judged, and where it is sound, applied and saved, where that is due.
