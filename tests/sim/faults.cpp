@@ -77,13 +77,13 @@ void World::hang_storage(const char* whose, const std::vector<int>& of) {
   for (const int n : of) storage.hang(n, timeline.now + seconds);
 }
 
-/// After its restore: until then, what is known of a rank is that it starts.
+/// After its restore, and before its last step is done: at other times only supervise.step_s bounds it.
 void World::let_rank_hang() {
   std::vector<RankPtr> ranks;
   for (const auto& n : nodes)
     for (const auto& rank : n->ranks()) {
       if (rank->hung) return;
-      if (rank->step() >= 0) ranks.push_back(rank);
+      if (rank->step() >= 0 && rank->phase() != Phase::finishing) ranks.push_back(rank);
     }
   const auto rank = one_of(ranks);
   if (!rank) return;
