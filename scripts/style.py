@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Keep two kinds of noise out of the C++ sources, and fail where there is one.
+"""Keep three kinds of noise out of the C++ sources, and fail where there is one.
 
 A conversion to std::size_t is written as_size(x) (src/base/as_size.hpp), and only where a comparison, a product or a template
 argument needs it: an index, and the argument of resize() or subspan(), converts by itself.
 Assignments are statements of their own, never joined by commas.
+A look at a path has three answers (src/base/files.hpp): exists(path) of the standard library, which throws what no user can
+read, is for tests.
 """
 import pathlib
 import re
 import sys
 
 CAST = "static_cast<std::size_t>("
+LOOK = re.compile(r"(?<![\w.])(?:std::filesystem::|fs::)exists\((?!status\))")
 ASSIGNMENT = re.compile(r"^(\+\+|--)?[\w.\->\[\]*()_:]+\s*((<<|>>|[-+*/|&^%])?=[^=]|\+\+$|--$|$)")
 CONTROL = re.compile(r"^(?:} )?(?:else )?(?:if(?: constexpr)?|while|for) ?\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\) |^else ")
 DECLARES = re.compile(r"^(const|constexpr|static|auto|using|return|case|default|throw|delete|friend|#|//)\b"
@@ -54,11 +57,23 @@ def begins_statement(before):
     return not before or before[-1] in ";{}:" or before.endswith("else") or re.match(r"\s*(} )?(else )?(if|for|while)\b.*\)$", before)
 
 
+def throws(line, at):
+    """Whether the call whose arguments begin there has no place for an error."""
+    depth = 0
+    for end in range(at, len(line)):
+        depth += (line[end] in "([{") - (line[end] in ")]}")
+        if depth < 0:
+            return len(parts_of(line[at:end])) == 1
+    return False
+
+
 def complaints(path):
     before = ""
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if CAST in line and path.name != "as_size.hpp":
             yield number, "a cast to std::size_t (as_size(x) says it; an index needs none)"
+        if "tests" not in path.parts and any(throws(line, found.end()) for found in LOOK.finditer(line)):
+            yield number, "a look that throws (files::look_at, exists_or_fail and is_there say what is meant)"
         if begins_statement(before) and joins_assignments(line):
             yield number, "assignments joined by a comma (each is a statement of its own)"
         if line.strip() and not line.strip().startswith("//"):

@@ -54,7 +54,7 @@ void write_cluster_file(const InitOptions& options) {
     return;
   }
   const fs::path file = options.output.empty() ? fs::path(draft.name + ".toml") : fs::path(options.output);
-  if (fs::exists(file) && !options.force)
+  if (files::exists_or_fail(file) && !options.force)
     throw Error(Exit::usage, file.string() + " exists already", "",
                 "Write elsewhere with --output, or overwrite it with --force?");
   write_checked(file, draft.text);

@@ -48,7 +48,7 @@ LiveTestbed::LiveTestbed(LiveOptions options) : options_(std::move(options)) {
       throw Error(Exit::usage, "a drill in a minipod must be root",
                   "it breaks nodes and reads their user's files", "Run it with sudo?");
     const fs::path named = options_.minipod / "script";
-    if (!fs::exists(named))
+    if (!files::exists_or_fail(named))
       throw Error(Exit::usage, "no minipod is up in " + options_.minipod.string(), "it has no file 'script'",
                   "Start one with 'minipod up --nodes 4'?");
     script_ = last_line(files::read_text(named));
@@ -171,7 +171,7 @@ std::optional<Baseline> LiveTestbed::known_baseline(const std::vector<std::strin
   name = "../" + key;
   const fs::path folder = options_.work / key;
   const RunDir run{folder};
-  if (fs::exists(run.result())) {
+  if (files::exists_or_fail(run.result())) {
     const json result = json::parse(files::read_text(run.result()), nullptr, false);
     if (result.is_object() && result.value("status", "") == "done" && result["attempts"].size() == 1)
       return Baseline{result.value("final_step", std::int64_t{0}), result.value("state_digest", "")};

@@ -6,6 +6,7 @@
 #include "launcher/supervise/journal.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -44,14 +45,14 @@ RunView read_run_view(const RunDir& run) {
   view.events = read_events(run);
   for (const auto& entry : view.events) apply(view.state, entry);
   // The file is replaced atomically at the start of each job.
-  if (fs::exists(run.nodes())) view.roster = read_roster(run);
+  if (files::exists_or_fail(run.nodes())) view.roster = read_roster(run);
   view.step = newest_step(run.metrics());
   view.saving = is_saving(run.checkpoints(), view.state);
   return view;
 }
 
 bool has_every_step_once(const RunDir& run, std::int64_t steps) {
-  if (!fs::exists(run.metrics())) return false;
+  if (!files::exists_or_fail(run.metrics())) return false;
   const std::string text = files::read_text(run.metrics());
   std::int64_t wanted = 1;
   for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {

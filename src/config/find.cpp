@@ -65,7 +65,7 @@ fs::path find_config(const std::string& kind, const std::string& name_or_path) {
   if (name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml"))
     return given_path(what, name_or_path);
   for (const auto& folder : folders(kind))
-    if (const fs::path file = folder / (name_or_path + ".toml"); fs::exists(file)) return file;
+    if (const fs::path file = folder / (name_or_path + ".toml"); files::exists_or_fail(file)) return file;
   const auto names = names_of_configs(kind);
   const std::string nearest = nearest_name(name_or_path, names);
   throw Error(Exit::usage, fmt::format("there is no {} called '{}'", what, name_or_path),

@@ -8,6 +8,7 @@
 #include "src/base/bundle.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/device/build_stamp.hpp"
 #include "src/device/module_interface.hpp"
@@ -22,7 +23,7 @@ std::unique_ptr<Device> open_cuda(const DeviceOptions& options) {
   const auto places = module_places(program_path());
   std::string looked;
   for (const auto& place : places) {
-    if (fs::exists(place)) return open_module(place, options);
+    if (files::exists_or_fail(place)) return open_module(place, options);
     looked += (looked.empty() ? "" : ", ") + place.string();
   }
   throw Unavailable(Exit::runtime, "there is no CUDA backend", "looked for " + looked,
@@ -30,7 +31,7 @@ std::unique_ptr<Device> open_cuda(const DeviceOptions& options) {
 }
 
 /// A driver is loaded here: whoever computes on the CPU of such a machine should not overlook it.
-bool has_gpu_driver() { return fs::exists("/dev/nvidiactl"); }
+bool has_gpu_driver() { return files::is_there("/dev/nvidiactl"); }
 
 std::unique_ptr<Device> open_auto(const DeviceOptions& options) {
   std::string why;

@@ -39,7 +39,7 @@ class AsideFolder {
  public:
   explicit AsideFolder(const fs::path& target) : target_(target) {
     std::error_code error;
-    if (fs::exists(fs::symlink_status(target)) && !(fs::is_directory(target) && fs::is_empty(target, error)))
+    if (files::entry_exists_or_fail(target) && !(fs::is_directory(target) && fs::is_empty(target, error)))
       throw Error(Exit::usage, target.string() + " exists", "nothing is overwritten", "Choose another name?");
     const fs::path parent = parent_of(target);
     if (!fs::is_directory(parent, error))
@@ -118,7 +118,9 @@ config::HfTokenIds write_own_tokenizer(const fs::path& model, const fs::path& to
 
 /// Where `folder` has a tokenizer.json and nothing that says how transformers is to use it.
 void complete_tokenizer(const text::Tokenizer& tokenizer, const fs::path& folder, int max_tokens) {
-  if (!fs::exists(folder / "tokenizer.json") || fs::exists(folder / config_of_tokenizer)) return;
+  if (!files::exists_or_fail(folder / "tokenizer.json") ||
+      files::exists_or_fail(folder / config_of_tokenizer))
+    return;
   nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                                    {"clean_up_tokenization_spaces", false},
                                    {"model_max_length", max_tokens}};
@@ -145,7 +147,7 @@ config::HfTokenIds ids_in(const fs::path& folder, config::HfTokenIds ids, int ma
 
 /// So that transformers' generate() ends texts; padding counts as nothing there.
 void write_generation_config(const fs::path& folder, const config::HfTokenIds& ids) {
-  if (ids.eos == "null" || fs::exists(folder / generation_name)) return;
+  if (ids.eos == "null" || files::exists_or_fail(folder / generation_name)) return;
   const auto id = [](const std::string& text) { return nlohmann::ordered_json::parse(text); };
   const auto eos = id(ids.eos);
   const nlohmann::ordered_json config = {{"bos_token_id", id(ids.bos)},
