@@ -35,6 +35,7 @@ case_security() {
   check "the agent hangs up on a stranger" intruder "$node" timeout 60 bash -c \
     "exec 3<>/dev/tcp/$address/$port; (yes hello | head -c 100000000 >&3) 2>/dev/null; timeout 30 cat <&3 >/dev/null 2>&1; ((\$? != 124))"
   check "and on one that says nothing" intruder "$node" timeout 60 bash -c "exec 3<>/dev/tcp/$address/$port; cat <&3 >/dev/null"
+  holds_silent_connections "$node" "$address" "$port" "$agent"
   check "the agent is the same" equal "$(on "$node" pgrep -n -f '^[^ ]*holdfast agent')" "$agent"
   check "and no larger (kB)" at_least $((before + 16384)) "$(resident "$node" "$agent")"
   check "faults are not taken: drill.allowed is false" denied mini exec holdfast inject "/shared/home/$run" "$node" kill_agent
@@ -80,6 +81,17 @@ names_are_taken() {
   on "$node" rm -rf $(printf '/dev/shm/%s ' $1)
   on "$trap" rm -rf /dev/shm/mine $(printf '/dev/shm/%s ' $1)
   nothing_stays
+}
+# Hundreds of them at a time: the agent keeps few, says so once, and the run notices nothing.
+holds_silent_connections() {
+  local step
+  step=$(last_step "$run")
+  intruder "$1" timeout 60 bash -c "for ((i = 0; i < 400; ++i)); do exec {fd}<>/dev/tcp/$2/$3 || exit 1; done; touch /tmp/held; sleep 6" &
+  check "another user holds connections to the agent" soon 30 on "$1" test -e /tmp/held
+  check "which keeps few of them" at_least 150 "$(on "$1" sh -c "ls /proc/$4/fd | wc -l")"
+  check "and says so" soon 20 grep -q "too many connections were open" "$home/$run/logs/agent-$1.log"
+  check "training goes on meanwhile" soon 60 step_reached "$run" $((step + 2))
+  wait $!
 }
 a_colleague_looks() {
   local dir=/shared/home/$run answer

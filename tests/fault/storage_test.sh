@@ -6,13 +6,13 @@
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 [[ -c /dev/fuse ]] || { echo "1..0 # SKIP no /dev/fuse: storage cannot be made to hang"; exit 77; }
-pod_options=(--storage fuse)
+pod_options=(--storage fuse --data fuse)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 # shellcheck source=tests/support/storage.sh
 source "$source/tests/support/storage.sh"
 
-all_cases=(all_hang one_hangs leader_hangs killed_while_all_hang takeover_hangs restore_hangs save_hangs cut_off_with_its_storage drilled)
+all_cases=(all_hang one_hangs leader_hangs killed_while_all_hang takeover_hangs restore_hangs save_hangs cut_off_with_its_storage folder_hangs drilled)
 hang_s=${HOLDFAST_HANG_S:-15}
 
 # steps_between FROM TO: steps whose line in metrics.jsonl has a time between two clock times.
@@ -156,5 +156,36 @@ case_drilled() {
     --set data.tokens=/shared/home/tokens.bin --set "model.file=$test_model" "${test_sets[@]}" $(printf -- "--only %s " ${DRILL_CASES:-leader_storage_hangs})
   sed 's/^/# /' "$dir/drill.md"
 }
+
+case_folder_hangs() {
+  # The folder in which the ranks of another program work hangs, beside the run directory, while they are started again.
+  # That takes time, and costs no node, no agent and no leader.
+  local node agents
+  mini exec mkdir -p /data/fuse/work
+  # shellcheck disable=SC2016 # for the rank's shell
+  start folder_hangs --set rank.directory=/data/fuse/work \
+    --set 'rank.command=["sh", "-c", "echo attempt $HOLDFAST_ATTEMPT in $PWD; until [ -e /shared/home/enough ]; do sleep 0.2; done"]'
+  check "ranks are up" soon 60 ranks_up 1
+  agents=$(agents_of_all)
+  node=$(nth 1)
+  mini hang-data
+  on "$node" pkill -KILL -o -f '^sh -c echo attempt'
+  check "they are started again" soon 30 has_event attempt_started 2
+  sleep "$hang_s"
+  check "and wait" equal "$(ranks_up 2 && echo up)" ""
+  mini wake-data
+  check "they are up once the folder answers" soon 60 ranks_up 2
+  check "no agent was replaced" equal "$(agents_of_all)" "$agents"
+  touch "$home/enough"
+  ends_as "done" 0
+  check "two attempts" equal "$(result "$run" '.attempts | length')" 2
+  check "no node was lost" equal "$(events "$run" | jq -rs 'map(select(.event == "node_lost").node) | join(" ")')" ""
+  check "one leader" equal "$(events "$run" | jq -rs 'map(select(.event == "leader_elected")) | length')" 1
+  check "the ranks worked there" equal "$(cat "$home/$run/logs/attempt-0002/rank-00003.log")" "attempt 2 in /data/fuse/work"
+}
+ranks_up() { has_event placement_verified "$1"; }
+# has_event KIND ATTEMPT
+has_event() { events "$run" | jq -es --arg e "$1" --argjson a "$2" 'any(.event == $e and .attempt == $a)' >/dev/null; }
+agents_of_all() { local n; for n in dgx001 dgx002 dgx003 dgx004; do echo "$n: $(on "$n" pgrep -f '^[^ ]*holdfast agent ' | xargs)"; done; }
 
 run_cases "$@"
