@@ -128,9 +128,8 @@ std::string left_out_for_sbatch() {
   if (names.empty()) return "";
   std::ranges::sort(names);
   return fmt::format(
-      "sbatch does not get {} of your shell: the job is as it was planned (options that Holdfast does not "
-      "set "
-      "itself can stand behind '--')",
+      "sbatch does not get {} of your shell: the job is as it was planned (behind '--' you may give options "
+      "that Holdfast does not set itself)",
       fmt::join(names, ", "));
 }
 

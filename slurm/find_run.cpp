@@ -24,6 +24,7 @@ std::optional<RunDir> owned_by(JobId id) {
   for (const fs::path& folder : {fs::path("."), fs::path(runs_folder)})
     for (const std::string& name : files::list(folder)) {
       const RunDir run{fs::absolute(folder / name).lexically_normal()};
+      if (!may_read(run.path) || !may_read(run.owner())) continue;
       if (!files::is_there(run.owner()) || !files::is_there(run.config())) continue;
       const auto owner = nlohmann::json::parse(files::read_text(run.owner()), nullptr, false);
       if (owner.is_object() && owner.value("job_id", nlohmann::json()) == id) return run;

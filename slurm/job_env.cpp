@@ -34,10 +34,6 @@ JobEnv job_env() {
   if (!inside_a_job())
     throw Error(Exit::usage, "this is not a SLURM job", "SLURM_JOB_ID is not set",
                 "Start it with 'holdfast submit'?");
-  if (counted("SLURM_HET_SIZE", 0) > 1)
-    throw Error(Exit::usage, "Holdfast does not run in a heterogeneous job",
-                "each of its components is a job of its own, with other nodes",
-                "Ask for all nodes in one component?");
   JobEnv here;
   here.job = counted("SLURM_JOB_ID", 0);
   if (here.job == 0)
@@ -46,6 +42,7 @@ JobEnv job_env() {
       task = env::get_integer("SLURM_ARRAY_TASK_ID");
       array && task)
     here.task = JobName(*array, *task);
+  here.components = static_cast<int>(counted("SLURM_HET_SIZE", 1));
   // The batch, extern and interactive steps have no number of their own; some versions give them one near
   // 2^32.
   here.interactive = env::get_integer("SLURM_STEP_ID") == 0xfffffffaL;

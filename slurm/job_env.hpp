@@ -31,6 +31,7 @@ class JobName {
 struct JobEnv {
   JobId job = 0;
   std::optional<JobName> task;       ///< its name as a task of a job array
+  int components = 1;                ///< more than one: the job is heterogeneous
   std::optional<std::int64_t> step;  ///< absent in a batch script; the batch and extern steps count as absent
   std::string job_name;
   std::vector<std::string>

@@ -50,13 +50,18 @@ void add_run(CLI::App& app, int& exit_code) {
     raise_descriptor_limit();
     slurm::find_tools();
     slurm::ClusterCli cluster;
-    if (std::filesystem::is_directory(job->file)) {
-      if (job->any_set())
-        throw Error(Exit::usage, "the settings of " + job->file + " cannot be changed",
-                    "it is a run directory, and options apply to job files", "Give the job file?");
+    const bool is_run = std::filesystem::is_directory(job->file);
+    if (is_run && job->any_set())
+      throw Error(Exit::usage, "the settings of " + job->file + " cannot be changed",
+                  "it is a run directory, and options apply to job files", "Give the job file?");
+    const auto env = slurm::job_env();
+    if (env.components > 1)
+      throw Error(Exit::usage, "Holdfast does not run in a heterogeneous job",
+                  "each of its components is a job of its own, with other nodes",
+                  "Ask for all nodes in one component?");
+    if (is_run) {
       exit_code = monitor_job(run_dir(job->file), cluster);
     } else {
-      const auto env = slurm::job_env();
       const Preparation prepared = prepare(job->load(static_cast<int>(env.nodes.size())).config);
       check_cluster_file(prepared.files.facts);
       if (is_done(prepared, env)) return;

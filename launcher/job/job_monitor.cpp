@@ -252,7 +252,14 @@ int comment_interval(const RunDir& run, int asked_s) {
 
 namespace {
 
-/// A job of the batch script that was not submitted for the owner's turn but behind it.
+/// Has the run ended so that the jobs behind it have nothing to do? A run that had too few nodes can go on
+/// with those of the next job.
+bool leaves_nothing_to_do(const RunState& state) {
+  return state.over_for_good() && state.outcome->exit_code != static_cast<int>(Exit::out_of_spares);
+}
+
+/// For a job that was submitted behind the owner of the run directory: the exit code with which it ends at
+/// once. Nothing: its turn has come, or it is the owner.
 std::optional<int> turn_of(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env) {
   const auto owner = read_owner(run);
   if (!env.in_batch_script() || !owner || !owner->job || *owner->job == env.job) return std::nullopt;
@@ -264,7 +271,7 @@ std::optional<int> turn_of(const RunDir& run, slurm::Cluster& cluster, const slu
     return static_cast<int>(Exit::transient);
   }
   const RunState state = replay(run);
-  if (!state.over_for_good()) return std::nullopt;
+  if (!leaves_nothing_to_do(state)) return std::nullopt;
   log::info("the run has ended in job {}: {}{}{}; nothing is left for job {}", *owner->job,
             state.outcome->status, state.outcome->why.empty() ? "" : ", ", state.outcome->why, env.job);
   return state.outcome->exit_code;

@@ -89,10 +89,10 @@ std::string other_setting(const Preparation& prepared) {
   };
   const std::string of_run = settings(config::load(prepared.run.config()).config);
   const std::string asked = settings(prepared.files.config);
-  const auto known = lines_of(of_run);
-  for (const auto line : lines_of(asked))
-    if (std::ranges::find(known, line) == known.end()) return std::string(line);
-  return "";
+  const auto known = lines_of(of_run), lines = lines_of(asked);
+  const auto [mine, its] = std::ranges::mismatch(lines, known);
+  if (mine != lines.end()) return std::string(*mine);
+  return its != known.end() ? fmt::format("it has {}", *its) : "";
 }
 
 }  // namespace

@@ -59,9 +59,11 @@ TEST_F(JobEnvTest, tells_the_task_of_an_array) {
   EXPECT_FALSE(job_env().task);
 }
 
-TEST_F(JobEnvTest, refuses_a_heterogeneous_job) {
+TEST_F(JobEnvTest, tells_a_heterogeneous_job) {
   set({{"SLURM_JOB_ID", "17"}, {"SLURM_HET_SIZE", "2"}});
-  EXPECT_THROW(job_env(), Error);
+  EXPECT_EQ(job_env().components, 2);
+  set({{"SLURM_JOB_ID", "17"}});
+  EXPECT_EQ(job_env().components, 1);
 }
 
 TEST_F(JobEnvTest, gpus_by_their_numbers_on_the_node) {
