@@ -19,18 +19,21 @@ struct Port {
   double gbit_s = 0;
   std::string state;  ///< as text
   std::int64_t losses = 0;
+  bool known = true;  ///< its state could be read
 };
 
 Port read_port(const Roots& roots, const std::string& device) {
-  Port port{device, false, 0, "has no port", 0};
+  Port port{device, false, 0, "has no port", 0, true};
   const auto ports = roots.sys / "class/infiniband" / device / "ports";
   for (const auto& name : files::list(ports)) {
-    const std::string state = read_line(ports / name / "state").value_or("?");      // "4: ACTIVE"
+    const auto read = read_line(ports / name / "state");  // "4: ACTIVE"
+    const std::string state = read.value_or("?");
     const std::string link = read_line(ports / name / "phys_state").value_or("?");  // "5: LinkUp"
     const bool up = state.starts_with("4:");
     port.losses += read_number(ports / name / "counters/link_downed").value_or(0);
     if (port.up && !up) continue;  // one port that is up is enough: a dual-port adapter may use one only
     port.up = up;
+    port.known = read.has_value();
     port.gbit_s = leading_number(read_line(ports / name / "rate").value_or("")).value_or(0);
     port.state = up ? fmt::format("{:g} Gb/s", port.gbit_s) : fmt::format("is down ({}, {})", state, link);
   }
@@ -60,7 +63,7 @@ std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected) {
              "no RDMA device here and none named by a cluster file: not checked", ""}};
   const std::vector<std::string> devices =
       named.empty() ? present : std::vector<std::string>(named.begin(), named.end());
-  TextList missing, down, slow, flapping;
+  TextList missing, down, unknown, slow, flapping;
   std::vector<Port> up;
   for (const auto& device : devices) {
     if (std::find(present.begin(), present.end(), device) == present.end()) {
@@ -68,7 +71,9 @@ std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected) {
       continue;
     }
     const Port port = read_port(roots, device);
-    if (!port.up)
+    if (!port.known)
+      unknown.add(device);
+    else if (!port.up)
       down.add(device + " " + port.state);
     else
       up.push_back(port);
@@ -87,6 +92,8 @@ std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected) {
   if (!bad.text.empty())
     out.push_back({"nic.state", named.empty() ? Fitness::warning : Fitness::critical, bad.text,
                    "Is the cable plugged in, the switch port up and the subnet manager running?"});
+  else if (!unknown.text.empty())
+    out.push_back({"nic.state", Fitness::unknown, "the state cannot be read of " + unknown.text, ""});
   else
     out.push_back({"nic.state", Fitness::ok, fmt::format("{} RDMA devices up", up.size()), ""});
   // All rails of a job wait for the slowest, so a named device that is slow is as bad as one that is down.

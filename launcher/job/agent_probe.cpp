@@ -52,6 +52,7 @@ void AgentProbe::gone(const std::string& why, bool was_open) {
   if (was_open) return;
   if (std::exchange(trouble_, why) != why && why != control::refusal())
     log::warn("no connection to the agent at {}: {}", control::to_text(address_), why);
+  if (blind()) return;
   hooks_.heard(control::nobody_listens(why) ? StepWatch::Probe::refuses : StepWatch::Probe::silent);
 }
 

@@ -32,6 +32,8 @@ class AgentProbe {
   void tick();
   /// Calls an agent that is gone at every tick from now on: the run is over, and all of them go.
   void hurry() { periods_.silent = Millis(0); }
+  /// It cannot be told whether the agent is there, for want of a descriptor; this is not heard.
+  bool blind() const { return control::could_not_call(trouble_); }
   /// Connected now; null: it is not.
   control::Channel* channel() const { return channel_ && channel_->open() ? channel_.get() : nullptr; }
 

@@ -174,7 +174,7 @@ class JobMonitor {
   /// is requeued for other nodes.
   bool cut_off() {
     const auto reached = [this, now = steady_seconds()](const auto& agent) {
-      return steps_.watch(agent.first).reached_within(reach_s, now);
+      return agent.second.blind() || steps_.watch(agent.first).reached_within(reach_s, now);
     };
     if (std::all_of(agents_.begin(), agents_.end(), reached)) {
       enough_since_ = Clock::now();

@@ -65,6 +65,9 @@ inline ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Mi
 
 /// Of closed(why): no address and no port of the host was left where the other end may still be.
 bool nobody_listens(const std::string& why);
+/// Of closed(why): this process has no descriptor or no memory for a connection, so nothing is known of the
+/// other end.
+bool could_not_call(const std::string& why);
 /// The whole of it where all refused the connection.
 std::string refusal();
 

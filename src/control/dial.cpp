@@ -8,6 +8,7 @@
 //
 // The first that proves to know the secret is the other end.
 #include <algorithm>
+#include <array>
 #include <list>
 
 #include "src/control/channel.hpp"
@@ -226,6 +227,13 @@ class DialedChannel final : public Channel, public std::enable_shared_from_this<
 }  // namespace
 
 std::string refusal() { return std::make_error_code(std::errc::connection_refused).message(); }
+
+bool could_not_call(const std::string& why) {
+  constexpr std::array shortages = {std::errc::too_many_files_open, std::errc::too_many_files_open_in_system,
+                                    std::errc::no_buffer_space, std::errc::not_enough_memory};
+  return std::ranges::any_of(
+      shortages, [&](std::errc one) { return why.starts_with(std::make_error_code(one).message()); });
+}
 
 bool nobody_listens(const std::string& why) { return why.starts_with(refusal()); }
 

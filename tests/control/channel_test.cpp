@@ -230,6 +230,20 @@ TEST_P(ChannelTest, StrangersAreShownOut) {
   EXPECT_TRUE(loop.until([this] { return client.opened && server.opened; })) << "a friend still gets in";
 }
 
+TEST_P(ChannelTest, WithoutDescriptorsNothingIsKnownOfTheOtherEnd) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer of the same preset needs descriptors to look at an object's type";
+#endif
+  listen();
+  {
+    const NoDescriptors here;
+    dial();
+    ASSERT_TRUE(loop.until([this] { return client.closed.has_value(); }));
+  }
+  EXPECT_TRUE(could_not_call(*client.closed)) << *client.closed;
+  EXPECT_FALSE(could_not_call(refusal()));
+}
+
 TEST_P(ChannelTest, SilentStrangersPushOutOnlyEachOther) {
   listen();
   constexpr int most = 32;  // of one source

@@ -181,6 +181,8 @@ void Leader::call_again(const std::string& lost) {
 }
 
 void Leader::connection_lost(int n, const std::string& why) {
+  // It would take for lost whom it cannot call.
+  if (could_not_call(why)) return resign("this node has no descriptor left for a connection: " + why);
   Connection& connection = connections_[n];
   if (connection.greeted) supervisor_.agent_gone(n);
   supervisor_.agent_unreached(n, why);

@@ -42,6 +42,17 @@ TEST(Rdma, that_a_gpu_names_must_be_there_up_and_as_fast_as_the_others) {
   EXPECT_EQ(found(findings, "nic.links").says, "mlx5_0 lost its link 37 times since boot");
 }
 
+TEST(Rdma, is_not_down_where_its_state_cannot_be_read) {
+  FakeNode node;
+  node.rdma("mlx5_0"), node.rdma("mlx5_1");
+  const auto state = node.roots.sys / "class/infiniband/mlx5_1/ports/1/state";
+  std::filesystem::remove(state);
+  std::filesystem::create_directory(state);  // it opens, and reading it fails
+  const auto findings = check_rdma(node.roots, dgx({"mlx5_0", "mlx5_1"}));
+  EXPECT_EQ(found(findings, "nic.state").fitness, Fitness::unknown);
+  EXPECT_EQ(found(findings, "nic.state").says, "the state cannot be read of mlx5_1");
+}
+
 TEST(ControlInterface, needs_a_carrier) {
   FakeNode node;
   node.sys("class/net/lo/carrier", "1");
