@@ -42,11 +42,18 @@ struct Cause {
   int named = 0;  ///< victims that name its rank
 };
 
+/// A fault of this kind stays until something is done about it.
+bool lasts(const SignKind& kind) {
+  const std::string_view name = kind.name;
+  return kind.ends_node || name == "xid" || name == "shared_gone";
+}
+
 class Case {
  public:
   Case(const std::vector<RankEnd>& ends, const std::vector<SeenSign>& signs,
        const std::vector<std::string>& names, const std::vector<PastXid>& past)
       : names_(names) {
+    if (!ends.empty()) attempt_ = ends.front().attempt;
     for (const RankEnd& end : ends) add(end, signs);
     ends_ = causes_.size();
     find_moment(signs);
@@ -72,7 +79,7 @@ class Case {
   static std::string output_of(const RankEnd& end, const std::vector<SeenSign>& signs) {
     for (const SeenSign& s : signs)
       if (end.why.empty() && s.sign.kind == "log_tail" && s.sign.rank == end.rank && s.node == end.node &&
-          std::abs(s.at - end.at) <= sign_after)
+          s.sign.attempt == end.attempt)
         return s.sign.text;
     return end.why;
   }
@@ -126,13 +133,14 @@ class Case {
   void add(std::size_t at, const GpuHistory& history, const std::vector<SeenSign>& signs) {
     const SeenSign& seen = signs[at];
     const SignKind* kind = kind_called(seen.sign.kind);
-    if (!kind || seen.sign.kind == "log_tail") return;
+    if (!kind || seen.sign.kind == "log_tail" || (attempt_ && !may_explain(seen, *attempt_))) return;
+    const bool earlier = attempt_ && seen.sign.attempt != *attempt_;
     Cause c;
     c.kind = kind;
     c.weight = kind->weight;
     c.blame = kind->blame;
     c.ends_node = kind->ends_node;
-    c.node = seen.node, c.rank = seen.sign.rank, c.at = seen.at, c.advice = kind->advice,
+    c.node = seen.node, c.rank = earlier ? -1 : seen.sign.rank, c.at = seen.at, c.advice = kind->advice,
     c.line = seen.sign.text;
     std::string what = kind->says;
     if (std::string_view(kind->name) == "xid" || std::string_view(kind->name) == "gpu_recovery")
@@ -141,6 +149,8 @@ class Case {
                          seen.sign.text);
     const bool over = is_over(seen, signs);
     if (over) c.ends_node = false;
+    // What it has done to an earlier attempt is over; of an Xid its number tells whether it lasts.
+    if (earlier && (over || (!c.ends_node && std::string_view(kind->name) != "shared_gone"))) return;
     c.in_moment = c.at <= moment_ + sign_after &&
                   c.at >= moment_ - (c.ends_node ? lasting_before : sign_before) && concerns(c);
     if (std::string_view(kind->cause) == "oom_kill") c.rank = rank_killed(c);
@@ -204,8 +214,9 @@ class Case {
   /// count of kills is read; an earlier kill was of another process. -1: none.
   int rank_killed(const Cause& sign) const {
     for (const Cause& c : causes_)
-      if (c.killed && c.node == sign.node && sign.at >= c.at - ends_apart && sign.at <= c.at + sign_after &&
-          (sign.rank < 0 || sign.rank == c.rank))
+      if (c.killed && c.node == sign.node &&
+          (sign.rank < 0 ? sign.at >= c.at - ends_apart && sign.at <= c.at + sign_after
+                         : sign.rank == c.rank))
         return c.rank;
     return -1;
   }
@@ -315,6 +326,7 @@ class Case {
   }
 
   const std::vector<std::string>& names_;
+  std::optional<int> attempt_;  ///< whose ends are explained
   std::vector<Cause> causes_;  ///< ends first
   std::size_t ends_ = 0;       ///< so many of them
   std::map<int, int> named_;   ///< rank -> complaints that name it
@@ -324,6 +336,12 @@ class Case {
 };
 
 }  // namespace
+
+bool may_explain(const SeenSign& seen, int attempt) {
+  if (seen.sign.attempt == attempt) return true;
+  const SignKind* kind = kind_called(seen.sign.kind);
+  return seen.sign.attempt < attempt && kind && lasts(*kind);
+}
 
 Diagnosis diagnose(const std::vector<RankEnd>& ends, const std::vector<SeenSign>& signs,
                    const std::vector<std::string>& names, const std::vector<PastXid>& past) {

@@ -25,6 +25,7 @@ struct RankEnd {
   /// Its exit code means what Holdfast's mean (src/base/error.hpp): it is our trainer, or has reported the
   /// code by the client. Of any other program 2, 3, 4 and 93 are exit codes like all others.
   bool our_codes = false;
+  int attempt = 0;
 };
 
 /// An Xid by which an earlier attempt of the job ended, and the rank that showed it.
@@ -33,6 +34,9 @@ struct PastXid {
   int node = -1, rank = -1;
   std::string text;  ///< its evidence, which may name the GPU
 };
+/// A sign of an earlier attempt explains nothing about this one, unless it is of the node or of storage, and
+/// of a fault that lasts.
+bool may_explain(const SeenSign& sign, int attempt);
 
 struct Diagnosis {
   int node = -1, rank = -1;  ///< the culprit's; -1: none in particular
@@ -52,8 +56,8 @@ struct Diagnosis {
   std::string gpu;                      ///< UUID or PCI address, where the evidence names one
 };
 
-/// `ends`: of the attempt, in the order of their reports; `signs`: of all nodes, of the last minutes. Victims
-/// are not blamed: ranks that ended after the first failure because of it (SIGTERM, SIGKILL by the
+/// `ends`: of one attempt, in the order of their reports; `signs`: of all nodes, of the last minutes, also
+/// those of earlier attempts (may_explain()). Without ends, of any attempt. Victims are not blamed: ranks that ended after the first failure because of it (SIGTERM, SIGKILL by the
 /// agent, a broken connection). Without any explanation the first end is the diagnosis. Signs of nodes
 /// without ranks (spares) do not belong in `signs`; Xids of the whole job do, for those of an NVLink that
 /// recur. `past`: the Xids of earlier attempts. `names` of nodes, for the texts; empty: their indices.

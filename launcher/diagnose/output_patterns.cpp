@@ -119,6 +119,7 @@ constexpr std::array table{
 constexpr std::array local_places{"/dev/shm",       "/tmp",   "/var/", "/run/",
                                   "/scratch/local", "/local", "/raid", "/nvme"};
 constexpr std::size_t longest_line = 300, max_text = 16384;
+constexpr std::size_t end_lines = 12;  // an error is followed by few: the farewell of a library, or of MPI
 
 const SignKind* kind_of_line(const std::string& line) {
   for (const OutputPattern& pattern : table) {
@@ -132,6 +133,51 @@ const SignKind* kind_of_line(const std::string& line) {
     return std::string_view(kind->name) == "no_space" && local ? kind_called("no_space_local") : kind;
   }
   return nullptr;
+}
+
+/// A program may log such a fault of storage, and go on.
+bool may_be_survived(const SignKind& kind) {
+  for (const char* name : {"no_space", "no_space_local", "shared_gone", "storage_error"})
+    if (kind.name == std::string_view(name)) return true;
+  return false;
+}
+
+/// Lines that are not blank, each cut.
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, std::min(end, longest_line));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) out.emplace_back(line);
+  }
+  return out;
+}
+
+/// The first of the lines that are about the end of the program: of its last tracebacks, one the reason of
+/// the next, or else of the last few.
+std::size_t end_begins(const std::vector<std::string>& lines) {
+  const auto has = [&](std::size_t i, std::string_view text) {
+    return lines[i].find(text) != std::string::npos;
+  };
+  // PyTorch writes "[rank3]: " before each line.
+  const auto indented = [&](std::size_t i) {
+    const auto prefix = lines[i].starts_with('[') ? lines[i].find("]: ") : std::string::npos;
+    const std::size_t at = prefix == std::string::npos ? 0 : prefix + 3;
+    return at < lines[i].size() && lines[i][at] == ' ';
+  };
+  const std::size_t last_few = lines.size() - std::min(lines.size(), end_lines);
+  std::size_t first = lines.size();
+  for (std::size_t i = lines.size(); i-- > 0;) {
+    if (!has(i, "Traceback (most recent call last)")) continue;
+    std::size_t error = i + 1;
+    while (error < lines.size() && indented(error)) ++error;
+    const bool leads_on = error + 1 < first && (has(error + 1, "During handling of the above exception") ||
+                                                has(error + 1, "The above exception was the direct cause"));
+    if (first == lines.size() ? error < last_few : !leads_on || error + 2 != first) break;
+    first = i;
+  }
+  return first == lines.size() ? last_few : first;
 }
 
 const char* kind_of_status(int status, bool output) {
@@ -195,23 +241,22 @@ bool is_final(int status) {
 
 Meaning meaning_of(int rank, int status, std::string_view said, bool our_codes) {
   if (said.size() > max_text) said.remove_prefix(said.size() - max_text);
+  const std::vector<std::string> lines = lines_of(said);
+  const std::string last_line = lines.empty() ? "" : lines.back();
+  const bool refuses = our_codes && is_final(status);
+  const SignKind* by_status = kind_called(refuses ? "refused" : kind_of_status(status, !lines.empty()));
+  const bool failed = std::string_view(by_status->name) != "terminated";
+  const std::size_t end = end_begins(lines);
   Meaning best;
-  std::string last_line;
-  while (!said.empty()) {
-    const auto end = std::min(said.find('\n'), said.size());
-    const std::string line(said.substr(0, std::min(end, longest_line)));
-    said.remove_prefix(std::min(end + 1, said.size()));
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    last_line = line;
-    const std::string low = lower(line);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string low = lower(lines[i]);
     const SignKind* kind = kind_of_line(low);
     if (!kind || (best.kind && kind->weight <= best.kind->weight)) continue;
+    if (may_be_survived(*kind) && (i < end || !failed)) continue;
     best.kind = kind;
-    best.line = line;
+    best.line = lines[i];
     best.peers = std::string_view(kind->name) == "peer_lost" ? ranks_named_in(low, rank) : std::vector<int>{};
   }
-  const bool refuses = our_codes && is_final(status);
-  const SignKind* by_status = kind_called(refuses ? "refused" : kind_of_status(status, !last_line.empty()));
   // A process that is ended from outside does not write why; other programs write their error last. A message
   // about a lost peer says more than the status of the rank that wrote it; an exit code that means "do not
   // try again" says more than the message.

@@ -46,10 +46,10 @@ std::optional<FailureWatch::Ending> FailureWatch::ends_node(int n, const std::ve
   return Ending{std::move(found.says), found.ended_by[n]};
 }
 
-std::vector<std::string> FailureWatch::last_signs(int node, double now) const {
+std::vector<std::string> FailureWatch::last_signs(int node, int attempt, double now) const {
   std::vector<std::string> out;
   for (auto s = signs_.rbegin(); s != signs_.rend() && out.size() < last_signs_told; ++s)
-    if (s->node == node && now - s->at <= signs_life_s)
+    if (s->node == node && now - s->at <= signs_life_s && may_explain(*s, attempt))
       out.push_back(fmt::format("{:.1f} s before: {} {}", now - s->at, s->sign.kind, s->sign.text));
   return out;
 }

@@ -28,8 +28,8 @@ class FailureWatch {
   /// Why the node is to leave before its ranks end: its hardware fails for good. `past`: Xids of earlier
   /// attempts.
   std::optional<Ending> ends_node(int node, const std::vector<PastXid>& past = {}) const;
-  /// The newest signs of a node, as evidence.
-  std::vector<std::string> last_signs(int node, double now) const;
+  /// The newest signs of a node that may explain what happens to this attempt, as evidence.
+  std::vector<std::string> last_signs(int node, int attempt, double now) const;
 
   /// Keeps how a rank ended: the first report of each.
   void take_end(RankEnd end);

@@ -37,7 +37,7 @@ void Supervisor::end_attempt(const Failure& found) {
   } else if (const auto since = hangs_.since(); since && failure.kind == Kind::rank_hung) {
     facts.decided_s = now_ - *since;
   }
-  if (!failures_.any_end() && failure.node >= 0) facts.signs = failures_.last_signs(failure.node, now_);
+  if (!failures_.any_end() && failure.node >= 0) facts.signs = failures_.last_signs(failure.node, attempt(), now_);
   record_end(end_by(failure, facts), failure.kind == Kind::rank_hung ? failure.silent_s : 0);
   failures_.decided();
   hangs_.forget();

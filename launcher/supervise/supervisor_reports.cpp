@@ -135,6 +135,7 @@ void Supervisor::take_end(RankEnd end) {
   failure.rank = end.rank;
   failure.status = end.status;
   failure.our_codes = end.our_codes;
+  end.attempt = attempt();
   failures_.take_end(std::move(end));
   suspect(failure);
 }

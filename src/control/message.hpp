@@ -261,6 +261,8 @@ struct Sign {
   std::int64_t code = 0;    ///< Xid, signal, exit code or errno, depending on the kind
   std::int64_t age_ms = 0;  ///< its age when this was sent (the clocks of nodes differ)
   std::string text;         ///< the evidence: a kernel line, a counter, a path
+  /// Of a rank: its own. Of the node: the newest whose ranks had been started there when it was seen; 0: none.
+  int attempt = 0;
 };
 /// Agent to leader: new signs. Sent before the RankExited that they may explain.
 struct NodeSigns {

@@ -60,6 +60,7 @@ void fields(auto& f, Is<Sign> auto& m) {
   f("code", m.code, Range{-max_steps, max_steps});
   f("age_ms", m.age_ms, a_span);
   f("text", m.text, a_text);
+  f("attempt", m.attempt, a_count);
 }
 
 // --- of ranks ---

@@ -76,6 +76,7 @@ Agent::Agent(Loop& loop, NodeSystem& system, std::shared_ptr<slurm::Cluster> slu
       tell_leader(flight);
   });
   signs_ = std::make_unique<Signs>(loop_, in.signs);
+  if (ranks_.begin() != ranks_.end()) signs_->attempt_begins(leadership_.attempt());  // adopted
   signs_timer_ = loop_.every(signs_period, [this] {
     if (!leader_) return;  // signs are kept until there is one
     for (const auto& part : messages_of(signs_->poll())) tell_leader(part);

@@ -193,6 +193,7 @@ std::string Agent::inject_fault(const Inject& fault) {
     if (agent_fault->sign) {
       Sign sign = *agent_fault->sign;
       sign.rank = fault.rank;
+      sign.attempt = leadership_.attempt();
       tell_leader(NodeSigns{{sign}});
     }
     if (agent_fault->at_rank)

@@ -105,7 +105,7 @@ void Agent::tell_end(int number, int attempt, int status, const std::string& sai
   LocalRank* rank = ranks_.find(number, attempt);
   if (!rank) return;
   if (status != 0)
-    for (const auto& part : messages_of(signs_->at_exit(number, status, said))) tell_leader(part);
+    for (const auto& part : messages_of(signs_->at_exit(number, attempt, status, said))) tell_leader(part);
   rank->exited = RankExited{number, attempt, status};
   tell_leader(*rank->exited);
 }
@@ -266,6 +266,7 @@ void Agent::keep_final_state(const RankFinished& finished) const {
 void Agent::start_ranks(const StartRanks& order) {
   if (order.attempt != leadership_.attempt() || (starting_ && starting_->attempt == order.attempt)) return;
   starting_ = order;
+  signs_->attempt_begins(order.attempt);
   begin_copies(order);
   if (speaks_mpi(config_.rank) && pmix_attempt_ != order.attempt) start_pmix(order);
   for (int i = 0; i < order.ranks_per_node; ++i) start_rank(order.slot * order.ranks_per_node + i);
@@ -443,7 +444,7 @@ void Agent::pmix_is_gone(int attempt, const std::string& why) {
   }
   if (not_started.empty() && !ranks_.any_lives()) return;
   log::error("the PMIx server of attempt {} has ended: {}", attempt, why);
-  tell_leader(NodeSigns{{Sign{"pmix_ended", -1, 0, 0, why}}});
+  tell_leader(NodeSigns{{Sign{"pmix_ended", -1, 0, 0, why, attempt}}});
   for (LocalRank* rank : not_started)
     tell_leader(*(rank->failed = RankFailed{rank->rank, attempt, static_cast<int>(Exit::runtime),
                                             "the rank's PMIx server has ended: " + why}));

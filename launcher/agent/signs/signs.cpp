@@ -87,16 +87,28 @@ Signs::Signs(control::Loop& loop, const SignPlaces& places)
 
 Signs::~Signs() = default;
 
+/// The sources are asked first: what they have seen until now was before.
+void Signs::attempt_begins(int attempt) {
+  take_kills();
+  for (const auto& source : quick_) take(source->poll());
+  attempt_ = attempt;
+  kills_ = 0;
+}
+
+void Signs::found_now(control::Sign sign) {
+  sign.attempt = attempt_;
+  found_.push_back({std::move(sign), loop_.now()});
+}
+
 void Signs::take(std::vector<control::Sign> signs) {
-  const auto now = loop_.now();
   for (auto& sign : signs) {
     // The counter, where there is one, counts the same kills, and only those of our own group.
     if (!memory_.counts() && (sign.kind == "oom_kill" || sign.kind == "node_out_of_memory")) {
       ++kills_;
       kills_text_ = sign.text;
-      kills_at_ = now;
+      kills_at_ = loop_.now();
     }
-    found_.push_back({std::move(sign), now});
+    found_now(std::move(sign));
   }
 }
 
@@ -105,7 +117,7 @@ void Signs::take_kills() {
     kills_ += sign.code;
     kills_text_ = sign.text;
     kills_at_ = loop_.now();
-    found_.push_back({std::move(sign), kills_at_});
+    found_now(std::move(sign));
   }
 }
 
@@ -115,8 +127,8 @@ void Signs::watch_shared() {
   const bool silent = waiting && *waiting > shared_patience;
   if (silent == std::exchange(shared_silent_, silent)) return;
   const std::int64_t age = silent ? waiting->count() : 0;
-  found_.push_back(
-      {{silent ? "shared_gone" : "shared_back", -1, 0, 0, shared_.string()}, loop_.now() - Millis(age)});
+  found_.push_back({{silent ? "shared_gone" : "shared_back", -1, 0, 0, shared_.string(), attempt_},
+                    loop_.now() - Millis(age)});
 }
 
 std::vector<control::Sign> Signs::found() {
@@ -147,26 +159,27 @@ std::vector<control::Sign> Signs::poll() {
 
 std::vector<control::Sign> Signs::standing() const {
   if (!shared_silent_) return {};
-  return {{"shared_gone", -1, 0, 0, shared_.string()}};
+  return {{"shared_gone", -1, 0, 0, shared_.string(), attempt_}};
 }
 
-std::vector<control::Sign> Signs::at_exit(int rank, int status, const std::string& said) {
+std::vector<control::Sign> Signs::at_exit(int rank, int attempt, int status, const std::string& said) {
   take_kills();
   for (const auto& source : quick_) take(source->poll());
   const bool killed = status == 128 + SIGKILL || status == -1;
-  if (killed && kills_ > 0 && loop_.now() - kills_at_ <= kill_claim) {
+  if (killed && kills_ > 0 && attempt == attempt_ && loop_.now() - kills_at_ <= kill_claim) {
     --kills_;
-    const auto named = std::find_if(found_.rbegin(), found_.rend(), [](const Found& f) {
-      return (f.sign.kind == "oom_kill" || f.sign.kind == "node_out_of_memory") && f.sign.rank < 0;
+    const auto named = std::find_if(found_.rbegin(), found_.rend(), [&](const Found& f) {
+      return (f.sign.kind == "oom_kill" || f.sign.kind == "node_out_of_memory") && f.sign.rank < 0 &&
+             f.sign.attempt == attempt;
     });
     if (named != found_.rend())
       named->sign.rank = rank;
     else  // it was reported before the end
-      found_.push_back({{"oom_kill", rank, 1, 0, kills_text_}, kills_at_});
+      found_.push_back({{"oom_kill", rank, 1, 0, kills_text_, attempt}, kills_at_});
   }
   // A process that was killed wrote no reason: the end of its log is older.
   if (const Meaning meaning = meaning_of(rank, status, said); !killed && !meaning.line.empty())
-    found_.push_back({{"log_tail", rank, status, 0, meaning.line}, loop_.now()});
+    found_.push_back({{"log_tail", rank, status, 0, meaning.line, attempt}, loop_.now()});
   return found();
 }
 

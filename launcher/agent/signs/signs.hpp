@@ -40,6 +40,8 @@ class Signs {
   Signs(control::Loop& loop, const SignPlaces& places);
   ~Signs();
 
+  /// Ranks of this attempt are started: what is seen from now on is about it, and what has been seen is not.
+  void attempt_begins(int attempt);
   /// The signs since the last call; to be called every second or two.
   std::vector<control::Sign> poll();
   /// What a leader has to know that was not there when it was sent: shared storage does not answer.
@@ -47,13 +49,14 @@ class Signs {
   /// The same at a rank's end, and signs of this rank: an OOM kill that ended it, and the end of its log
   /// where it says more than its status. To be sent before the end itself. `status`: exit code, 128 + signal
   /// or -1; `said`: the reason that it reported, or log_tail() of its log, or "".
-  std::vector<control::Sign> at_exit(int rank, int status, const std::string& said);
+  std::vector<control::Sign> at_exit(int rank, int attempt, int status, const std::string& said);
 
  private:
   struct Slow;
   void take(std::vector<control::Sign> signs);
   void take_kills();
   void watch_shared();
+  void found_now(control::Sign sign);
   std::vector<control::Sign> found();
 
   struct Found {
@@ -67,7 +70,8 @@ class Signs {
   std::filesystem::path shared_;
   bool shared_silent_ = false;
   std::vector<Found> found_;
-  std::int64_t kills_ = 0;  ///< OOM kills that were not assigned to the end of a rank yet, ...
+  int attempt_ = 0;         ///< whose ranks were started last
+  std::int64_t kills_ = 0;  ///< OOM kills of that time that were not assigned to the end of a rank yet, ...
   std::string kills_text_;
   Clock::time_point kills_at_;  ///< ... the last of them
 };

@@ -149,6 +149,48 @@ TEST(Diagnosis, SaysByWhatNodesAreEnded) {
   EXPECT_THAT(d.ended_by, ElementsAre(testing::Pair(0, "Xid 48"), testing::Pair(2, "nic_failed")));
 }
 
+SeenSign of_attempt(int attempt, SeenSign sign) {
+  sign.sign.attempt = attempt;
+  return sign;
+}
+RankEnd of_attempt(int attempt, RankEnd end) {
+  end.attempt = attempt;
+  return end;
+}
+
+TEST(Diagnosis, AnEarlierAttemptsSignsExplainNothing) {
+  const RankEnd killed = of_attempt(2, end(1, 137, 10)), failed = of_attempt(2, end(1, 1, 10));
+  const auto seen = [](int attempt, const char* kind, int rank = -1) {
+    return std::vector{of_attempt(attempt, sign(0, kind, 9.8, "text", 1, rank))};
+  };
+  EXPECT_EQ(diagnose({killed}, seen(2, "oom_kill")).cause, "oom_kill");
+  EXPECT_EQ(diagnose({killed}, seen(1, "oom_kill")).cause, "rank failed");
+  EXPECT_EQ(diagnose({killed}, seen(1, "oom_kill", 1)).cause, "rank failed");
+  EXPECT_THAT(diagnose({killed}, seen(1, "oom_kill")).evidence, testing::IsEmpty());
+  EXPECT_EQ(diagnose({failed}, seen(2, "no_space_local")).cause, "no_space");
+  EXPECT_EQ(diagnose({failed}, seen(1, "no_space_local")).cause, "rank failed");
+  EXPECT_EQ(diagnose({failed}, seen(0, "no_space_local")).cause, "rank failed") << "of no attempt";
+}
+
+TEST(Diagnosis, AFaultThatLastsExplainsALaterAttempt) {
+  const RankEnd failed = of_attempt(2, end(1, 1, 10, "CUDA error: unspecified launch failure"));
+  Diagnosis d = diagnose({failed}, {of_attempt(1, sign(0, "gpu_lost", 5, "GPU 0"))});
+  EXPECT_EQ(d.kind, "gpu_lost");
+  const SeenSign gone = of_attempt(1, sign(0, "shared_gone", 8, "/shared/run"));
+  EXPECT_EQ(diagnose({failed}, {gone}).cause, "shared_gone");
+  d = diagnose({failed}, {gone, of_attempt(1, sign(0, "shared_back", 9, "/shared/run"))});
+  EXPECT_EQ(d.kind, "cuda_error") << "it is over";
+  d = diagnose({failed}, {of_attempt(1, sign(0, "xid", 9, "Xid", 13))});
+  EXPECT_EQ(d.kind, "cuda_error") << "an Xid after which the GPU can be used ended that attempt alone";
+}
+
+TEST(Diagnosis, AKillThatItsAgentHasFoundToBeOfARankNeedsNoTime) {
+  EXPECT_EQ(diagnose({end(1, 137, 10)}, {sign(0, "oom_kill", 6.5, "oom_kill 0 -> 1", 1, 1)}).cause, "oom_kill");
+  EXPECT_EQ(diagnose({end(1, 137, 10)}, {sign(0, "oom_kill", 9.9, "oom_kill 0 -> 1", 1, 2)}).cause,
+            "rank failed")
+      << "another rank";
+}
+
 TEST(Diagnosis, UnknownKindsOfANewerAgentArePassedOver) {
   const Diagnosis d = diagnose({end(1, 139, 10)}, {sign(0, "flux_capacitor", 10, "1.21 GW")});
   EXPECT_EQ(d.kind, "segmentation_fault");

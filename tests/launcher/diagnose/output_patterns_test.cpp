@@ -86,6 +86,25 @@ TEST(Words, WhereThereIsNoRoom) {
   EXPECT_EQ(kind(1, "cannot write /dev/shm/x (No space left on device)"), "no_space_local");
 }
 
+TEST(Words, AFaultOfStorageThatTheProgramHasSurvivedIsNotItsEnd) {
+  const std::string warning = "wandb: WARNING No space left on device, the file is left out\n";
+  std::string steps;
+  for (int step = 0; step < 20; ++step) steps += "step " + std::to_string(step) + "\n";
+  const std::string error = "Traceback (most recent call last):\n  File \"t.py\", line 3\n    f()\n";
+  EXPECT_EQ(kind(1, warning + "ValueError: bad"), "no_space") << "among the last lines";
+  EXPECT_EQ(kind(1, warning + steps + "the loss is not finite"), "own_error");
+  EXPECT_EQ(kind(1, warning + error + "ValueError: bad"), "own_error");
+  EXPECT_EQ(kind(143, warning), "terminated") << "it was ended, and has not failed";
+  const std::string full = error + "OSError: [Errno 28] No space left on device: '/lustre/x'\n";
+  EXPECT_EQ(kind(1, steps + full), "no_space");
+  EXPECT_EQ(kind(1, full + steps + error + "ValueError: bad"), "own_error") << "it was caught";
+  const std::string chained =
+      full + "\nDuring handling of the above exception, another exception occurred:\n\n" + error;
+  EXPECT_EQ(kind(1, steps + chained + "RuntimeError: unexpected pos 64 vs 0\nwandb: run ended"), "no_space");
+  EXPECT_EQ(kind(1, "[rank3]: " + error + "[rank3]: OSError: [Errno 116] Stale file handle"), "shared_gone");
+  EXPECT_EQ(kind(1, warning + error + "torch.OutOfMemoryError: CUDA out of memory"), "gpu_memory_full");
+}
+
 TEST(Words, RanksThatAreNamed) {
   EXPECT_THAT(meaning_of(2, 1, "[rank2] x did not finish (ranks 3, 5 have not arrived)").peers,
               ElementsAre(3, 5));

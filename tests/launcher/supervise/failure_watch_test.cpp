@@ -78,9 +78,9 @@ TEST(FailureWatch, TheLastSignsAreToldAndOldOnesForgotten) {
   FailureWatch watch({"n0", "n1"});
   for (int i = 0; i < 7; ++i) watch.take_signs(1, {{{"xid", -1, 79, 0, std::to_string(i)}}}, 100 + i);
   watch.take_signs(0, xid(0), 110);
-  EXPECT_EQ(watch.last_signs(1, 106).size(), 5u);
-  EXPECT_EQ(watch.last_signs(1, 108).front(), "2.0 s before: xid 6");
-  EXPECT_THAT(watch.last_signs(1, 705), ElementsAre("599.0 s before: xid 6", "600.0 s before: xid 5"));
+  EXPECT_EQ(watch.last_signs(1, 0, 106).size(), 5u);
+  EXPECT_EQ(watch.last_signs(1, 0, 108).front(), "2.0 s before: xid 6");
+  EXPECT_THAT(watch.last_signs(1, 0, 705), ElementsAre("599.0 s before: xid 6", "600.0 s before: xid 5"));
 }
 
 TEST(FailureWatch, AnNvlinkThatFailsForTheThirdTimeInTheJobEndsItsNode) {
@@ -95,6 +95,45 @@ TEST(FailureWatch, AnNvlinkThatFailsForTheThirdTimeInTheJobEndsItsNode) {
   }
   watch.take_signs(1, parity, 90000);
   EXPECT_TRUE(watch.ends_node(1)) << "hours lie in between";
+}
+
+control::NodeSigns sign_of(const char* kind, int rank, const char* text, int attempt) {
+  return {{{kind, rank, 1, 0, text, attempt}}};
+}
+
+TEST(FailureWatch, EachAttemptHasItsOwnLastLineAndCause) {
+  FailureWatch watch({"n0"});
+  const std::vector<std::pair<const char*, const char*>> ends = {
+      {"RuntimeError: first error, of attempt 1", "rank failed"},
+      {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "gpu_memory_full"},
+      {"OSError: [Errno 28] No space left on device: '/shared/ckpt'", "no_space"},
+      {"OSError: [Errno 116] Stale file handle", "shared_gone"}};
+  int attempt = 0;
+  for (const auto& [line, cause] : ends) {
+    ++attempt;
+    const double now = 10 + 0.2 * attempt;
+    watch.take_signs(0, sign_of("log_tail", 3, line, attempt), now);
+    RankEnd end{3, 0, 1, "", now};
+    end.attempt = attempt;
+    watch.take_end(std::move(end));
+    watch.suspect(rank_failure(0, 3), now);
+    const Failure failure = watch.diagnosed({0});
+    EXPECT_EQ(failure.cause, cause);
+    EXPECT_THAT(failure.evidence, HasSubstr(line));
+    EXPECT_THAT(failure.seen, testing::IsEmpty()) << "what came before is evidence of nothing";
+    watch.decided();
+    watch.new_attempt();
+  }
+}
+
+TEST(FailureWatch, TheLastSignsOfANodeAreNotThoseOfAnEarlierAttempt) {
+  FailureWatch watch({"n0"});
+  watch.take_signs(0, sign_of("log_tail", 3, "of attempt 1", 1), 10);
+  watch.take_signs(0, sign_of("oom_kill", -1, "of attempt 1", 1), 10);
+  watch.take_signs(0, sign_of("gpu_lost", -1, "GPU 0", 1), 10);
+  watch.take_signs(0, sign_of("log_tail", 3, "of attempt 2", 2), 11);
+  EXPECT_THAT(watch.last_signs(0, 2, 12),
+              ElementsAre("1.0 s before: log_tail of attempt 2", "2.0 s before: gpu_lost GPU 0"));
 }
 
 }  // namespace

@@ -81,15 +81,34 @@ TEST_F(SignsTest, AKillIsClaimedByTheRankThatItTook) {
   put("memory.events", "oom_kill 0\n");
   control::RealLoop loop;
   Signs signs(loop, places());
-  EXPECT_THAT(signs.at_exit(1, 137, ""), IsEmpty()) << "killed by somebody else";
+  signs.attempt_begins(1);
+  EXPECT_THAT(signs.at_exit(1, 1, 137, ""), IsEmpty()) << "killed by somebody else";
   put("memory.events", "oom_kill 1\n");
-  EXPECT_THAT(kinds(signs.at_exit(2, 1, "")), ElementsAre("oom_kill")) << "not one that ended by itself";
-  EXPECT_THAT(kinds(signs.at_exit(3, 137, "")), ElementsAre("oom_kill of 3"))
+  EXPECT_THAT(kinds(signs.at_exit(2, 1, 1, "")), ElementsAre("oom_kill")) << "not one that ended by itself";
+  EXPECT_THAT(kinds(signs.at_exit(3, 1, 137, "")), ElementsAre("oom_kill of 3"))
       << "told before, and now by name";
-  EXPECT_THAT(signs.at_exit(4, 137, ""), IsEmpty()) << "one kill, one rank";
+  EXPECT_THAT(signs.at_exit(4, 1, 137, ""), IsEmpty()) << "one kill, one rank";
   put("memory.events", "oom_kill 3\n");
-  EXPECT_THAT(kinds(signs.at_exit(5, 137, "")), ElementsAre("oom_kill of 5"));
-  EXPECT_THAT(kinds(signs.at_exit(6, -1, "")), ElementsAre("oom_kill of 6")) << "nobody knows how it ended";
+  EXPECT_THAT(kinds(signs.at_exit(5, 1, 137, "")), ElementsAre("oom_kill of 5"));
+  EXPECT_THAT(kinds(signs.at_exit(6, 1, -1, "")), ElementsAre("oom_kill of 6")) << "nobody knows how it ended";
+}
+
+TEST_F(SignsTest, SignsCarryTheAttemptThatTheyBelongTo) {
+  put("memory.events", "oom_kill 0\n");
+  control::RealLoop loop;
+  Signs signs(loop, places());
+  put("memory.events", "oom_kill 1\n");
+  EXPECT_EQ(signs.poll().at(0).attempt, 0) << "before any";
+  signs.attempt_begins(1);
+  put("memory.events", "oom_kill 2\n");
+  EXPECT_EQ(signs.poll().at(0).attempt, 1);
+  EXPECT_EQ(signs.at_exit(7, 1, 1, "KeyError: 3").at(0).attempt, 1);
+  put("memory.events", "oom_kill 3\n");
+  signs.attempt_begins(2);
+  const auto killed = signs.at_exit(7, 2, 137, "");
+  ASSERT_THAT(kinds(killed), ElementsAre("oom_kill")) << "killed by somebody else";
+  EXPECT_EQ(killed[0].attempt, 1) << "the kernel took what was left of the attempt before";
+  EXPECT_EQ(signs.at_exit(7, 2, 1, "KeyError: 4").at(0).attempt, 2);
 }
 
 TEST_F(SignsTest, LastWordsAreTheTellingLine) {
@@ -98,11 +117,11 @@ TEST_F(SignsTest, LastWordsAreTheTellingLine) {
   put("log",
       "epoch 1\nConnection reset by peer\nRuntimeError: CUDA error: uncorrectable ECC error "
       "encountered\nbye\n");
-  const auto found = signs.at_exit(7, 1, log_tail(folder_ / "log"));
+  const auto found = signs.at_exit(7, 1, 1, log_tail(folder_ / "log"));
   ASSERT_THAT(kinds(found), ElementsAre("log_tail of 7"));
   EXPECT_EQ(found[0].text, "RuntimeError: CUDA error: uncorrectable ECC error encountered");
   EXPECT_EQ(found[0].code, 1);
-  EXPECT_THAT(signs.at_exit(7, 137, log_tail(folder_ / "log")), IsEmpty()) << "a killed process says nothing";
+  EXPECT_THAT(signs.at_exit(7, 1, 137, log_tail(folder_ / "log")), IsEmpty()) << "a killed process says nothing";
   EXPECT_EQ(log_tail(folder_ / "no such log"), "");
   put("log", std::string(20000, 'x') + "\nthe end\n");
   EXPECT_EQ(log_tail(folder_ / "log"), "\nthe end\n") << "whole lines";
