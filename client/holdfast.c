@@ -64,6 +64,7 @@ static struct {                /* under `lock` */
   int taken; /* the last word */
   int heard_restored;
   int stop, save, pause;
+  int took, said_took;        /* bits of orders that the program has taken; those said on this connection */
   int heard_save, heard_stop; /* the newest drain, which a new agent repeats */
   char heard_reason[256];
   int64_t until;
@@ -98,6 +99,7 @@ static char sealed_level[16];
 static int wake = -1;
 static pthread_t thread;
 static int opened, forked;
+static int runs; /* the thread: hf_close() awaits its end */
 
 enum { ask_save = 1, ask_stop = 2, ask_pause = 4 };
 
@@ -244,8 +246,29 @@ static int say_notices(struct hfc_link* link) {
   }
 }
 
+/* The program has taken these orders. */
+static int say_taken(struct hfc_link* link) {
+  static const struct {
+    int bit;
+    const char* name;
+  } orders[] = {{ask_save, "save"}, {ask_stop, "stop"}, {ask_pause, "pause"}};
+  char text[128];
+  pthread_mutex_lock(&lock);
+  const int news = state.took & ~state.said_took;
+  state.said_took |= news;
+  pthread_mutex_unlock(&lock);
+  for (size_t i = 0; i < sizeof orders / sizeof orders[0]; ++i) {
+    if (!(news & orders[i].bit)) continue;
+    snprintf(text, sizeof text, "{\"m\":\"heard\",\"rank\":%d,\"attempt\":%d,\"what\":\"%s\"}", who.rank,
+             who.attempt, orders[i].name);
+    if (!hfc_send(link, text, NULL)) return 0;
+  }
+  return 1;
+}
+
 static void forget_sent(void) {
   pthread_mutex_lock(&lock);
+  state.said_took = 0;
   if (state.restored) state.restored->sent = 0;
   if (state.sealed) state.sealed->sent = 0;
   for (struct notice* n = state.votes; n; n = n->next) n->sent = 0;
@@ -273,6 +296,11 @@ static void take_outcome(const char* line, size_t length) {
   state.next_outcome = (state.next_outcome + 1) % outcomes_kept;
 }
 
+static void forget_taken(int bit) {
+  state.took &= ~bit;
+  state.said_took &= ~bit;
+}
+
 /* A new agent repeats the order, and after one to stop others change nothing. */
 static void take_drain(const char* line, size_t length) {
   int stop;
@@ -286,8 +314,27 @@ static void take_drain(const char* line, size_t length) {
   state.heard_save = 1;
   state.heard_stop = state.stop = stop;
   state.save = 1;
+  forget_taken(ask_save);
   state.until = until;
   strcpy(state.heard_reason, reason);
+}
+
+/* Another process speaks for the rank: of the calls of this one nothing is left, as without an agent. */
+static void be_mute(const char* line, size_t length) {
+  char why[1024];
+  __atomic_store_n(&on, 0, __ATOMIC_RELAXED);
+  state.save = state.stop = state.pause = 0;
+  while (state.votes) {
+    struct notice* vote = state.votes;
+    state.votes = vote->next;
+    free_notice(vote);
+  }
+  free_notice(state.restored);
+  free_notice(state.sealed);
+  free_notice(state.last_word);
+  state.restored = state.sealed = state.last_word = NULL;
+  state.closing = 1;
+  if (hfc_json_text(line, length, "why", why, sizeof why) && *why) fprintf(stderr, "holdfast: %s\n", why);
 }
 
 static void take(const char* line, size_t length) {
@@ -299,8 +346,11 @@ static void take(const char* line, size_t length) {
     take_outcome(line, length);
   else if (strcmp(name, "drain") == 0)
     take_drain(line, length);
-  else if (strcmp(name, "pause") == 0 && hfc_json_bool(line, length, "on", &on_hold))
+  else if (strcmp(name, "pause") == 0 && hfc_json_bool(line, length, "on", &on_hold)) {
     state.pause = on_hold;
+    if (!on_hold) forget_taken(ask_pause);
+  } else if (strcmp(name, "not_speaker") == 0)
+    be_mute(line, length);
   else if (strcmp(name, "taken") == 0)
     state.taken = 1;
   const int bits = (state.save ? ask_save : 0) | (state.stop ? ask_stop : 0) | (state.pause ? ask_pause : 0);
@@ -338,7 +388,7 @@ static void talk(struct hfc_link* link) {
       assume_restored();
       if (!say_progress(link) || !say_metrics(link, &told)) return;
     }
-    if (!say_notices(link) || !hfc_read(link)) return;
+    if (!say_taken(link) || !say_notices(link) || !hfc_read(link)) return;
     while ((there = hfc_next(link, &line, &length)) > 0) take(line, length);
     if (there < 0) return;
     rest(link->fd, next - monotonic_ms());
@@ -379,6 +429,7 @@ static void* serve(void* unused) {
 
 static void in_child(void) {
   forked = 1;
+  runs = 0;
   __atomic_store_n(&on, 0, __ATOMIC_RELAXED);
   if (fd_shown >= 0) close(fd_shown);
   if (wake >= 0) close(wake);
@@ -475,12 +526,14 @@ int hf_open_abi(int abi) {
   /* Signals are for the program's threads. */
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  __atomic_store_n(&on, 1, __ATOMIC_RELAXED); /* the thread may learn at once that another process speaks */
   const int failed = pthread_create(&thread, NULL, serve, NULL);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (failed) __atomic_store_n(&on, 0, __ATOMIC_RELAXED);
   if (failed) return 0;
+  runs = 1;
   pthread_atfork(NULL, NULL, in_child);
   atexit(hf_close);
-  __atomic_store_n(&on, 1, __ATOMIC_RELAXED);
   return 1;
 }
 
@@ -515,9 +568,10 @@ static void await_reader(void) {
 
 void hf_close(void) {
   struct timespec limit;
-  if (!is_on()) return;
+  if (!runs) return;
+  runs = 0;
   __atomic_store_n(&slot.speaker, pthread_self(), __ATOMIC_RELAXED);
-  await_reader();
+  if (is_on()) await_reader();
   clock_gettime(CLOCK_MONOTONIC, &limit);
   limit.tv_sec += close_ms / 1000;
   wake_up();
@@ -577,8 +631,11 @@ int hf_orders_sized(struct hf_order* order, size_t size) {
       if (now.seconds_left < 0) now.seconds_left = 0;
     }
     state.save = 0;
+    state.took |= (now.save ? ask_save : 0) | (now.stop ? ask_stop : 0) | (now.pause ? ask_pause : 0);
+    const int news = state.took & ~state.said_took;
     __atomic_store_n(&asked, (state.stop ? ask_stop : 0) | (state.pause ? ask_pause : 0), __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
+    if (news) wake_up();
   }
   memcpy(order, &now, size < sizeof now ? size : sizeof now);
   return now.save || now.stop || now.pause;
@@ -608,6 +665,7 @@ void hf_restored(int64_t step, const char* level) {
 
 static void vote(int64_t step, int ok, const char* payload) {
   char text[256];
+  if (!is_on()) return;
   snprintf(text, sizeof text,
            "{\"m\":\"vote\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"ok\":%s,\"stall_us\":0}", who.rank,
            who.attempt, (long long)step, ok ? "true" : "false");

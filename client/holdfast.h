@@ -6,8 +6,10 @@
  * waits for it; hf_buffer() and hf_seal() wait for copies; no call ends the program. hf_at() and hf_metrics()
  * take well under a microsecond: no lock and no system call.
  *
- * One process is one rank. hf_at() and hf_metrics() are for one thread at a time, the others for any, and
- * none for the handler of a signal. A child of fork() has no client: every call in it does nothing. */
+ * One process is one rank: the first that opens the client speaks for it. In its children, whether they come
+ * from fork() or open the client themselves, and in other processes with the environment of the rank, every
+ * call does nothing. hf_at() and hf_metrics() are for one thread at a time, the others for any, and none for
+ * the handler of a signal. */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -136,6 +137,10 @@ class Cluster {
   /// Sends a signal to the processes of all steps of a job that have this name. They need no srun any more.
   virtual void signal_steps(JobId id, std::string_view name, int signal,
                             std::chrono::milliseconds limit = default_limit) = 0;
+  /// The processes of the job on this node that SLURM knows of. Those whose names it cannot read, or that
+  /// have left what it looks at, are not among them (ProctrackType), and get none of its signals.
+  virtual std::set<int> processes_here(JobId id, const std::string& node,
+                                       std::chrono::milliseconds limit = default_limit) = 0;
   /// Ends the job's steps and script (this process too, if it is one of them) and queues it again.
   virtual void requeue(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
 

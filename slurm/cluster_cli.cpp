@@ -200,6 +200,12 @@ void ClusterCli::signal_steps(JobId id, std::string_view name, int signal, milli
   if (done.status != 0) refuse(fmt::format("cannot signal the steps of job {}", id), done);
 }
 
+std::set<int> ClusterCli::processes_here(JobId id, const std::string& node, milliseconds limit) {
+  const Finished done = call(processes_argv(id, node), limit);
+  if (done.status != 0) refuse(fmt::format("cannot ask SLURM for the processes of job {}", id), done);
+  return read_processes(done.out);
+}
+
 bool ClusterCli::requeues_at_its_end(JobId id, milliseconds limit) {
   const Finished done = call(preemption_argv(called(id, limit)), limit);
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM whether job {} is preempted", id), done);

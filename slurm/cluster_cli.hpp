@@ -23,6 +23,8 @@ class ClusterCli : public Cluster {
   std::optional<JobId> number_of(const std::string& name, std::chrono::milliseconds limit) override;
   void cancel(JobId id, std::chrono::milliseconds limit) override;
   void signal_steps(JobId id, std::string_view name, int signal, std::chrono::milliseconds limit) override;
+  std::set<int> processes_here(JobId id, const std::string& node,
+                               std::chrono::milliseconds limit = default_limit) override;
   void requeue(JobId id, std::chrono::milliseconds limit) override;
   bool requeues_at_its_end(JobId id, std::chrono::milliseconds limit) override;
   void wait_for(JobId id, JobId other, std::chrono::milliseconds limit) override;

@@ -78,6 +78,10 @@ std::vector<std::string> preemption_argv(const JobName& job) {
   return {"squeue", "--noheader", "--all", "--jobs=" + job.text(), "--Format=PreemptTime:32"};
 }
 
+std::vector<std::string> processes_argv(JobId id, const std::string& node) {
+  return {"scontrol", "listpids", std::to_string(id), node};
+}
+
 std::vector<std::string> requeue_argv(const JobName& job) { return {"scontrol", "requeue", job.text()}; }
 
 std::vector<std::string> job_constraints_argv(const JobName& job) {

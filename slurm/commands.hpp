@@ -23,6 +23,8 @@ std::vector<std::string> queued_job_argv(JobId id);       ///< the same of one j
 std::vector<std::string> steps_argv(const JobName& job);  ///< squeue: see read_steps_named
 /// scancel: to every process of these steps ("17.3")
 std::vector<std::string> signal_steps_argv(const std::vector<std::string>& steps, int signal);
+/// scontrol: see read_processes
+std::vector<std::string> processes_argv(JobId id, const std::string& node);
 std::vector<std::string> requeue_argv(const JobName& job);  ///< scontrol
 /// When SLURM began to preempt the job: seconds, or N/A.
 std::vector<std::string> preemption_argv(const JobName& job);

@@ -70,6 +70,7 @@ class FakeCluster : public Cluster {
   std::map<JobId, std::vector<std::string>> excluded;
   std::map<JobId, std::string> comments;
   std::map<JobId, JobId> waits_for;
+  std::set<int> processes;  ///< that SLURM knows of on a node
 
   std::string version(std::chrono::milliseconds) override { return "22.05.8"; }
   void ping(std::chrono::milliseconds) override { need_controller(); }
@@ -124,6 +125,9 @@ class FakeCluster : public Cluster {
   void signal_steps(JobId id, std::string_view, int, std::chrono::milliseconds) override {
     need_controller();
     signalled.push_back(id);
+  }
+  std::set<int> processes_here(JobId, const std::string&, std::chrono::milliseconds) override {
+    return processes;
   }
   void requeue(JobId id, std::chrono::milliseconds) override {
     need_controller();

@@ -266,6 +266,15 @@ std::vector<std::string> read_steps_named(std::string_view out, std::string_view
   return steps;
 }
 
+std::set<int> read_processes(std::string_view out) {
+  std::set<int> pids;
+  for (const auto line : lines_of(out)) {
+    const auto word = trimmed(line);
+    if (const auto pid = number<int>(word.substr(0, word.find_first_of(" \t")))) pids.insert(*pid);
+  }
+  return pids;
+}
+
 std::optional<std::string> read_script_of_job(std::string_view out, JobId id) {
   for (const auto line : lines_of(out)) {
     const auto fields = fields_of<3>(line);

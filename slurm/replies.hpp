@@ -3,6 +3,7 @@
 // (tests/slurm/captured). The formats are those of commands.hpp.
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,8 @@ std::optional<OwnJob> read_queued_job(std::string_view out, JobId id);
 /// Live jobs of this user; lines that cannot be read are left out.
 std::vector<OwnJob> read_own_jobs(std::string_view out);
 /// Of the steps of a job, those with this name, as SLURM numbers them: "17.3".
+/// PIDs, the first column of a table with a heading.
+std::set<int> read_processes(std::string_view out);
 std::vector<std::string> read_steps_named(std::string_view out, std::string_view name);
 /// The constraints of a job.
 struct JobConstraints {

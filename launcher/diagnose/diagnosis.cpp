@@ -327,9 +327,9 @@ class Case {
 
   const std::vector<std::string>& names_;
   std::optional<int> attempt_;  ///< whose ends are explained
-  std::vector<Cause> causes_;  ///< ends first
-  std::size_t ends_ = 0;       ///< so many of them
-  std::map<int, int> named_;   ///< rank -> complaints that name it
+  std::vector<Cause> causes_;   ///< ends first
+  std::size_t ends_ = 0;        ///< so many of them
+  std::map<int, int> named_;    ///< rank -> complaints that name it
   int complaints_ = 0;
   std::set<int> cannot_start_;  ///< nodes
   double moment_ = 0;

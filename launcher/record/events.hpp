@@ -576,6 +576,17 @@ struct Drain {
       required("reason", &Drain::reason));
 };
 
+struct OrderHeard {
+  static constexpr About about{"order_heard", Chapter::orders,
+                               "the program of a rank has taken an order: the first of its ranks"};
+  int attempt = 0, rank = -1;
+  std::string order;
+
+  static constexpr auto fields =
+      std::tuple(required("attempt", &OrderHeard::attempt), required("rank", &OrderHeard::rank),
+                 required("order", &OrderHeard::order, "`save`, `stop` or `pause`"));
+};
+
 struct RunFinished {
   static constexpr About about{"run_finished", Chapter::orders, "the run outcome"};
   int exit_code = 1;
@@ -607,7 +618,7 @@ using Event =
                  events::FindingShared, events::Straggler, events::PaceKnown, events::SilentCorruption,
                  events::CheckpointDurable, events::CheckpointDropped, events::CheckpointDamaged,
                  events::CheckpointsRemoved, events::Paused, events::Resumed, events::Drain,
-                 events::RunFinished, UnknownEvent>;
+                 events::OrderHeard, events::RunFinished, UnknownEvent>;
 
 /// A line of the event log.
 struct LogEntry {

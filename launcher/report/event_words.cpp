@@ -58,6 +58,9 @@ struct InWords {
   std::string operator()(const events::Drain& e) const {
     return fmt::format("told to save{}: {}", e.stop ? " and to end" : "", e.reason);
   }
+  std::string operator()(const events::OrderHeard& e) const {
+    return fmt::format("rank {} has taken the order to {}", e.rank, e.order == "pause" ? "hold" : e.order);
+  }
   std::string operator()(const events::SettingsChanged& e) const {
     std::vector<std::string> changes;
     for (const auto& [key, change] : e.settings)

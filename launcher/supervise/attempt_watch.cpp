@@ -149,6 +149,11 @@ int AttemptWatch::unended() const {
       std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return !r.ended; }));
 }
 
+int AttemptWatch::sigterms() const {
+  return static_cast<int>(
+      std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.sent_sigterm; }));
+}
+
 bool AttemptWatch::others_ended(int rank) const {
   for (int r = 0; r < world(); ++r)
     if (r != rank && ranks_[r].ended) return true;

@@ -54,6 +54,7 @@ class AttemptWatch {
   void ended(int rank, bool well);
   bool has_ended(int rank) const { return ranks_[rank].ended; }
   bool finished(int rank);  ///< false: that is known
+  void sent_sigterm(int rank) { ranks_[rank].sent_sigterm = true; }
   void flight(const control::RankFlight& what, double now);
   /// A checkpoint of this step is durable: every rank has done it, and a heartbeat may say so later.
   void saved(std::int64_t step);
@@ -75,6 +76,7 @@ class AttemptWatch {
   bool whole() const;                 ///< every rank runs, or has ended with 0
   bool all_exited_well() const;       ///< every rank has ended with 0
   int unended() const;                ///< ranks whose process has not ended
+  int sigterms() const;               ///< ranks to which SIGTERM was sent
   bool others_ended(int rank) const;  ///< the process of another rank than this one has ended
   bool any_holds() const;             ///< a rank says that it holds
   bool any_saves() const;             ///< a live rank says that it writes a checkpoint
@@ -98,6 +100,7 @@ class AttemptWatch {
     bool started = false, finished = false, exited_well = false;
     bool ended = false;     ///< its process has ended, in any way
     bool reported = false;  ///< it has reported progress
+    bool sent_sigterm = false;
     std::int64_t step = -1;
     control::Phase phase = control::Phase::starting;
     std::int64_t moves = 0;                     ///< phases begun, as it counts them

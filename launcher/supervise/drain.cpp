@@ -22,10 +22,14 @@ bool saves_are_known(const RunState& state, bool own_trainer) {
   return own_trainer || state.durable_step >= 0 || !state.attempted();
 }
 
-std::string end_after_signal(int unended, int world, double after_s) {
-  return unended == 0 ? fmt::format(": its ranks ended within {:.1f} s of SIGTERM", after_s)
-                      : fmt::format(": {} of {} ranks had not ended {:.1f} s after SIGTERM, and were killed",
-                                    unended, world, after_s);
+std::string end_after_signal(int unended, int world, int sent, double after_s) {
+  if (unended == 0)
+    return fmt::format(": its ranks ended within {:.1f} s of {}", after_s,
+                       sent > 0 ? "SIGTERM" : "the order to end");
+  return fmt::format(
+      ": {} of {} ranks had not ended {:.1f} s after {}, and were killed", unended, world, after_s,
+      sent == world ? "SIGTERM"
+                    : fmt::format("the order to end (SIGTERM was sent to {} of {})", sent, world));
 }
 
 RunOutcome drained(const RunState& state, std::int64_t reached, const std::optional<std::string>& unseen) {

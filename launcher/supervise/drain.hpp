@@ -30,8 +30,9 @@ bool worth_saving(const RunState& state);
 
 /// Does Holdfast know what the program saves?
 bool saves_are_known(const RunState& state, bool own_trainer);
-/// How ranks ended that only signals reach: `unended` of `world` had not `after_s` seconds after SIGTERM.
-std::string end_after_signal(int unended, int world, double after_s);
+/// How ranks ended that only signals reach: `unended` of `world` had not `after_s` seconds after the order to
+/// end. `sent`: to so many their agents have sent SIGTERM.
+std::string end_after_signal(int unended, int world, int sent, double after_s);
 
 /// The end of a run that was told to end. `reached`: the newest step of its ranks. `unseen`: where their
 /// saves are not known, how they ended.

@@ -32,6 +32,17 @@ std::string unfollowed(Verb order, const Facts& facts) {
 
 }  // namespace
 
+std::string untaken_words(Verb order, int drain_s) {
+  const char* what = order == Verb::save ? "save" : order == Verb::pause ? "hold" : "save and end";
+  return fmt::format(
+      "the ranks are told to {}, and none has taken the order yet: a program takes it when it asks the "
+      "client for "
+      "orders, after a step{}; 'holdfast status' shows whether one has",
+      what,
+      order == Verb::stop ? fmt::format(", and those that have not ended after {} s are ended", drain_s)
+                          : "");
+}
+
 // clang-format off
 const OrderTable& order_table() {
   static const OrderTable table = {
@@ -41,6 +52,7 @@ const OrderTable& order_table() {
 
     {Verb::save,    before_end, [](const Facts& f) { return !f.attempt_live; },                  refused, Deed::nothing,    "no ranks train"},
     {Verb::save,    before_end, [](const Facts& f) { return !f.follows; },                       refused, Deed::nothing,    "{unfollowed}"},
+    {Verb::save,    before_end, [](const Facts& f) { return f.untaken; },                        taken,   Deed::nothing,    "{untaken}"},
     {Verb::save,    before_end, [](const Facts& f) { return f.asked; },                          taken,   Deed::nothing,    "a save is under way"},
     {Verb::save,    before_end, [](const Facts& f) { return f.saved; },                          taken,   Deed::nothing,    "the state of step {step} is saved"},
     {Verb::save,    before_end, [](const Facts& f) { return f.paused; },                         taken,   Deed::save,       "the run is paused: its state is saved when it goes on, or at once by a program that looks for orders while it holds"},
@@ -79,10 +91,12 @@ OrderAnswer answer_to(Verb order, const OrderFacts& facts, const OrderTable& tab
     return r.order.value_or(order) == order && r.stages.contains(facts.stage) && r.holds(facts);
   });
   if (row == table.end()) return {};
-  return {row->taken, row->deed,
-          fmt::format(fmt::runtime(row->says), fmt::arg("node", facts.node),
-                      fmt::arg("step", facts.durable_step), fmt::arg("drain_s", facts.drain_s),
-                      fmt::arg("because", facts.because), fmt::arg("unfollowed", unfollowed(order, facts)))};
+  return {
+      row->taken, row->deed,
+      fmt::format(fmt::runtime(row->says), fmt::arg("node", facts.node), fmt::arg("step", facts.durable_step),
+                  fmt::arg("drain_s", facts.drain_s), fmt::arg("because", facts.because),
+                  fmt::arg("untaken", untaken_words(order, facts.drain_s)),
+                  fmt::arg("unfollowed", unfollowed(order, facts)))};
 }
 
 }  // namespace holdfast::launcher

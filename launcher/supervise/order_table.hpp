@@ -18,6 +18,7 @@ struct OrderFacts {
   bool follows = true;            ///< the ranks follow orders (attempt_watch.hpp)
   bool saves_on_sigterm = false;  ///< those that do not, by rank.kind
   bool asked = false;             ///< they have been told to save already
+  bool untaken = false;           ///< they have been told what is ordered now, and none has taken it
   bool saved = false;             ///< all that they have done is durable
   bool paused = false;            ///< by an order
   bool stopping = false;          ///< the run was told to end
@@ -40,8 +41,8 @@ struct OrderRow {
   bool (*holds)(const OrderFacts&);
   bool taken;  ///< else it is refused
   Deed deed;
-  /// The answer, with {node}, {step}, {drain_s}, {because}, and {unfollowed}: the ranks do not follow, with
-  /// what to do.
+  /// The answer, with {node}, {step}, {drain_s}, {because}, {untaken}, and {unfollowed}: the ranks do not
+  /// follow, with what to do.
   const char* says;
 };
 /// The first row that holds gives the answer.
@@ -55,5 +56,7 @@ struct OrderAnswer {
 };
 OrderAnswer answer_to(control::Order::Verb order, const OrderFacts& facts,
                       const OrderTable& table = order_table());
+/// In place of the answer to an order that no rank has taken after a moment.
+std::string untaken_words(control::Order::Verb order, int drain_s);
 
 }  // namespace holdfast::launcher

@@ -74,6 +74,7 @@ class Fold {
   void operator()(const events::EvictionOrdered& e) const {
     s.evicting[e.node] = e.reason;
     if (!e.sign.empty()) s.evictions[e.sign].insert(e.node);
+    s.heard.erase("stop");
     if (!s.evicting_since) s.evicting_since = at_.unix;
   }
   void operator()(const events::NodeEvicted& e) const {
@@ -108,8 +109,12 @@ class Fold {
   void operator()(const events::CheckpointsRemoved& e) const {
     for (const std::int64_t step : e.steps) s.durable.erase(step);
   }
-  void operator()(const events::Paused&) const { s.paused = true; }
+  void operator()(const events::Paused&) const {
+    s.paused = true;
+    s.heard.erase("pause");
+  }
   void operator()(const events::Resumed&) const { s.paused = false; }
+  void operator()(const events::OrderHeard& e) const { s.heard.insert(e.order); }
   void operator()(const events::Drain& e) const;
   void operator()(const events::RunFinished& e) const {
     s.outcome = RunOutcome{e.exit_code, e.status, e.why, at_.unix, e.exclude, at_.term};
@@ -189,6 +194,7 @@ void Fold::operator()(const events::AttemptPlanned& e) const {
   a.durable_before = s.durable_step;
   s.attempts.push_back(std::move(a));
   s.commit_outcomes.clear();
+  s.heard.clear();
   s.final_state.reset();  // of a run that is continued
 }
 
@@ -328,6 +334,7 @@ void Fold::operator()(const events::Drain& e) const {
   }
   if (s.drain && !e.stop) return;
   s.drain = RunState::Draining{{e.stop, e.reason}, at_.unix, e.step, e.for_good};
+  s.heard.erase(e.stop ? "stop" : "save");
 }
 
 void Fold::operator()(const events::SilentCorruption& e) const {

@@ -170,6 +170,12 @@ bool of_another_job(const StatusFacts& f) {
   return !f.state.job.empty() && f.state.job.substr(0, f.state.job.find('.')) != id;
 }
 
+/// Of a program with the client: none of its ranks has taken this order.
+bool untaken(const StatusFacts& f, const char* order) {
+  return !f.own_trainer && f.state.attempt_live() && f.state.attempts.back().reports &&
+         !f.state.heard.contains(order);
+}
+
 /// What the record says goes on.
 std::string from_record(const StatusFacts& f) {
   const RunState& s = f.state;
@@ -181,11 +187,14 @@ std::string from_record(const StatusFacts& f) {
   if (s.attempts.empty()) return f.last_step ? "trained without agents" : "waiting for nodes";
   const auto& a = s.attempts.back();
   if (s.drain && s.drain->what.stop)
-    return fmt::format("{} ending ({})", saves_unseen(f) ? "waiting for the ranks, then" : "saving, then",
+    return fmt::format("{} ending ({})",
+                       saves_unseen(f)      ? "waiting for the ranks, then"
+                       : untaken(f, "stop") ? "told to save, which no rank has taken yet, then"
+                                            : "saving, then",
                        s.drain->what.reason);
   if (a.ended_at) return "between attempts";
   if (!s.evicting.empty()) return "saving, then going on without " + s.evicting.begin()->first;
-  if (s.paused) return "paused";
+  if (s.paused) return untaken(f, "pause") ? "told to hold, which no rank has taken yet" : "paused";
   if (a.first_step_at) return "training";
   if (a.restored) return "restored, first step under way";
   if (runs_unreported(f)) return "running, and the program reports no progress";
@@ -345,7 +354,7 @@ json status_json(const StatusFacts& f) {
   j["suspects"] = f.state.suspects, j["slow"] = f.state.slow, j["unfit"] = unfit(f.state),
   j["failures"] = f.state.failures, j["records"] = records(f.state);
   j["warnings"] = warned(f.state), j["shared_findings"] = f.state.shared_findings;
-  j["paused"] = f.state.paused;
+  j["paused"] = f.state.paused, j["orders_taken"] = f.state.heard;
   j["unjudged_s"] = f.state.unjudged_s;
   j["saves_dropped"] = f.state.dropped, j["saves_dropped_why"] = f.state.dropped_why;
   j["planned_nodes"] = f.roster ? json(f.roster->slots()) : json(nullptr);

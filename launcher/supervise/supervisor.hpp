@@ -68,6 +68,7 @@ class Supervisor {
   void rank_exited(int node, const control::RankExited& what);
   void rank_failed(int node, const control::RankFailed& what);
   void rank_finished(const control::RankFinished& what);
+  void rank_heard(const control::RankHeard& what);
   void rank_waits(int node, const control::RankWaits& what);
   void rank_restored(const control::RankRestored& what);
   void rank_flight(int node, const control::RankFlight& what);
@@ -103,6 +104,8 @@ class Supervisor {
   int world() const { return attempt_.world(); }
   /// RunState::asked_of_ranks(), with its deadline.
   std::optional<control::Drain> asked_of_ranks() const;
+  /// Ranks that follow orders have been told, and none has taken the order yet.
+  bool untaken(control::Order::Verb verb) const;
 
  private:
   // supervisor.cpp: what is found in a stage, and what follows

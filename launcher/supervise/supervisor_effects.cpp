@@ -37,7 +37,8 @@ void Supervisor::end_attempt(const Failure& found) {
   } else if (const auto since = hangs_.since(); since && failure.kind == Kind::rank_hung) {
     facts.decided_s = now_ - *since;
   }
-  if (!failures_.any_end() && failure.node >= 0) facts.signs = failures_.last_signs(failure.node, attempt(), now_);
+  if (!failures_.any_end() && failure.node >= 0)
+    facts.signs = failures_.last_signs(failure.node, attempt(), now_);
   record_end(end_by(failure, facts), failure.kind == Kind::rank_hung ? failure.silent_s : 0);
   failures_.decided();
   hangs_.forget();
@@ -250,9 +251,13 @@ RunOutcome Supervisor::drained() const {
   std::optional<std::string> unseen;
   if (!saves_are_known(state_, facts_.own_trainer))
     unseen = state_.attempt_live() && signalled()
-                 ? end_after_signal(attempt_.unended(), world(), unix_now() - state_.drain->at)
+                 ? end_after_signal(attempt_.unended(), world(), attempt_.sigterms(),
+                                    unix_now() - state_.drain->at)
                  : "";
-  return launcher::drained(state_, highest_step(), unseen);
+  RunOutcome outcome = launcher::drained(state_, highest_step(), unseen);
+  if (unix_now() >= state_.drain->at + drain_s_ && untaken(control::Order::Verb::stop))
+    outcome.why += "; no rank has said that it took the order to end";
+  return outcome;
 }
 
 /// The state for the choice of a spare: a node that has never been heard counts as lost, one whose heartbeat

@@ -157,6 +157,17 @@ void Supervisor::rank_finished(const control::RankFinished& what) {
       events::FinalState{what.state->step, what.state->tokens, what.state->loss, what.state->state_digest});
 }
 
+void Supervisor::rank_heard(const control::RankHeard& what) {
+  using What = control::RankHeard::What;
+  if (!is_of_attempt(what.attempt, what.rank) || !state_.attempt_live()) return;
+  if (what.what == What::sigterm) return attempt_.sent_sigterm(what.rank);
+  const auto asked = state_.asked_of_ranks();
+  const bool in_force =
+      what.what == What::pause ? state_.paused : asked && asked->stop == (what.what == What::stop);
+  const std::string order = control::name_of(what.what);
+  if (in_force && !state_.heard.contains(order)) record(events::OrderHeard{what.attempt, what.rank, order});
+}
+
 void Supervisor::rank_waits(int node, const control::RankWaits& what) {
   if (what.attempt == attempt() && attempt_.has_on(what.rank, node)) slow_.waited(what.rank, what.waits);
 }
@@ -267,6 +278,7 @@ OrderFacts Supervisor::facts_for(const control::Order& what) const {
   facts.follows = attempt_.follows();
   facts.saves_on_sigterm = facts_.saves_on_sigterm;
   facts.asked = state_.asked_of_ranks().has_value();
+  facts.untaken = untaken(what.verb);
   // Ranks that have not loaded their state yet may find a newer one in the memory of their nodes.
   facts.saved = facts.attempt_live && state_.attempts.back().restored && state_.durable_step > 0 &&
                 state_.durable_step >= highest_step();
@@ -294,6 +306,22 @@ OrderFacts Supervisor::facts_for(const control::Order& what) const {
   facts.then = then.answer;
   facts.because = then.because;
   return facts;
+}
+
+bool Supervisor::untaken(control::Order::Verb verb) const {
+  using Verb = control::Order::Verb;
+  if (!state_.attempt_live() || !ranks_hear() || !attempt_.follows()) return false;
+  const auto asked = state_.asked_of_ranks();
+  switch (verb) {
+    case Verb::save:
+      return asked && !asked->stop && !state_.heard.contains("save");
+    case Verb::stop:
+      return asked && asked->stop && !state_.heard.contains("stop");
+    case Verb::pause:
+      return state_.hold_ranks() && !state_.heard.contains("pause");
+    default:
+      return false;
+  }
 }
 
 control::OrderTaken Supervisor::order(const control::Order& what) {

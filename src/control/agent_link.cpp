@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -56,7 +57,11 @@ class AgentLink final : public RankLink {
     send_and_wait(encode(RankDoubt{place_.rank, place_.attempt, step, accused, check, why}));
   }
 
-  bool paused() const override { return paused_.load(std::memory_order_relaxed); }
+  bool paused() const override {
+    const bool on = paused_.load(std::memory_order_relaxed);
+    if (on) pause_taken_.store(true, std::memory_order_relaxed);  // the next beat says so
+    return on;
+  }
 
   std::optional<Injection> take_injection() override {
     const std::scoped_lock lock(mutex_);
@@ -88,6 +93,8 @@ class AgentLink final : public RankLink {
 
   std::optional<Drain> take_drain() override {
     const std::scoped_lock lock(mutex_);
+    if (drain_)
+      enqueue([this, stop = drain_->stop] { say(stop ? RankHeard::What::stop : RankHeard::What::save); });
     return std::exchange(drain_, std::nullopt);
   }
 
@@ -104,6 +111,11 @@ class AgentLink final : public RankLink {
 
  private:
   void enqueue(std::function<void()> work) { loop_.post(std::move(work)); }
+
+  /// The trainer has taken this order.
+  void say(RankHeard::What what) {
+    if (taken_orders_.insert(what).second) tell(encode(RankHeard{place_.rank, place_.attempt, what}));
+  }
 
   /// Waits until the agent has received it: at most a minute, for an agent that is being restarted.
   void send_and_wait(std::string line) {
@@ -142,6 +154,7 @@ class AgentLink final : public RankLink {
     beat();
     if (restored_) tell(*restored_);
     for (const auto& [step, line] : votes_) tell(line);
+    for (const auto what : taken_orders_) tell(encode(RankHeard{place_.rank, place_.attempt, what}));
     if (awaited_message_) tell(*awaited_message_);
     const std::scoped_lock lock(mutex_);
     connected_ = true;
@@ -171,13 +184,23 @@ class AgentLink final : public RankLink {
                    [&](const Drain& drain) {
                      // A restarted agent repeats the request. After a request to stop, later requests change
                      // nothing.
-                     if (!heard_ || !(heard_->stop || *heard_ == drain)) heard_ = drain_ = drain;
+                     if (heard_ && (heard_->stop || *heard_ == drain)) return;
+                     heard_ = drain_ = drain;
+                     taken_orders_.erase(RankHeard::What::save);
                    },
-                   [&](const Pause& pause) { paused_.store(pause.on, std::memory_order_relaxed); },
+                   [&](const Pause& pause) {
+                     paused_.store(pause.on, std::memory_order_relaxed);
+                     if (pause.on) return;
+                     pause_taken_.store(false, std::memory_order_relaxed);
+                     taken_orders_.erase(RankHeard::What::pause);
+                   },
                    [&](const Inject& fault) {
                      injection_ = Injection{fault.fault, fault.seconds, fault.seed};
                    },
                    [&](const Taken&) { taken_ = true; },
+                   [&](const NotSpeaker& refusal) {
+                     if (!refusal.why.empty()) log::warn("{}", refusal.why);
+                   },
                },
                *message);
     changed_.notify_all();
@@ -188,6 +211,7 @@ class AgentLink final : public RankLink {
                              phase_.load(std::memory_order_relaxed),
                              compute_us_.load(std::memory_order_relaxed),
                              moves_.load(std::memory_order_relaxed)}));
+    if (pause_taken_.load(std::memory_order_relaxed)) say(RankHeard::What::pause);
   }
 
   void tell(const std::string& line) {
@@ -206,11 +230,13 @@ class AgentLink final : public RankLink {
   std::atomic<Phase> phase_{Phase::starting};
   std::atomic<std::int64_t> compute_us_{0}, moves_{0};
   std::atomic<bool> paused_{false};
+  mutable std::atomic<bool> pause_taken_{false};
   // Used by the loop's thread only:
   ChannelPtr channel_;
   Loop::Handle retry_;
   std::optional<std::string> restored_, awaited_message_;
   std::map<std::int64_t, std::string> votes_;  // without a commit outcome so far
+  std::set<RankHeard::What> taken_orders_;     // by the trainer
   // Guarded by mutex_:
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,6 +1,8 @@
 #pragma once
 // An authenticated, line-based connection between two processes of a run, over TCP (between nodes) or a Unix
 // socket (within a node).
+#include <sys/types.h>
+
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -42,6 +44,9 @@ class Channel {
   virtual bool open() const = 0;
   /// The rank whose key the other end has proved to know; nothing: it knows the run's secret.
   virtual std::optional<RankId> proved_rank() const { return std::nullopt; }
+  /// Of a Unix socket: the process that has connected, as the kernel of this end names it. Nothing where it
+  /// cannot be seen from here (a PID namespace that is no descendant of ours).
+  virtual std::optional<pid_t> peer() const { return std::nullopt; }
   /// Over TCP: seconds since the kernel of the other end last acknowledged anything. It is asked once a
   /// second, and answers while no process there reads. Nothing while not connected.
   virtual std::optional<double> unacknowledged_s() const { return std::nullopt; }

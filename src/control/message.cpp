@@ -73,6 +73,7 @@ struct Reading<std::variant<Message...>> {
 }  // namespace
 
 const char* name_of(Phase phase) { return phase_names[as_size(phase)]; }
+const char* name_of(RankHeard::What what) { return heard_names[as_size(what)]; }
 const char* name_of(NodeHealth::Fitness fitness) { return fitness_names[as_size(fitness)]; }
 std::optional<NodeHealth::Fitness> fitness_called(std::string_view name) {
   const auto found = std::find(fitness_names.begin(), fitness_names.end(), name);

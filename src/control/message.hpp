@@ -125,8 +125,19 @@ struct RankDoubt {
   std::string check;  ///< "replicas" or "micro_batch"
   std::string why;
 };
+/// The program of the rank has taken an order of its agent; or, agent to leader, SIGTERM was sent to the
+/// rank.
+struct RankHeard {
+  enum class What { save, stop, pause, sigterm };
+  int rank = -1, attempt = 0;
+  What what = What::save;
+};
 /// Agent to rank: your finished or failed message has been received.
 struct Taken {};
+/// Agent to a process with the key of a rank: another process speaks for the rank (speaker.hpp).
+struct NotSpeaker {
+  std::string why;  ///< for people; "": they have been told
+};
 /// The outcome of a checkpoint; leader to agent to rank.
 struct CommitOutcome {
   int attempt = 0;
@@ -261,7 +272,8 @@ struct Sign {
   std::int64_t code = 0;    ///< Xid, signal, exit code or errno, depending on the kind
   std::int64_t age_ms = 0;  ///< its age when this was sent (the clocks of nodes differ)
   std::string text;         ///< the evidence: a kernel line, a counter, a path
-  /// Of a rank: its own. Of the node: the newest whose ranks had been started there when it was seen; 0: none.
+  /// Of a rank: its own. Of the node: the newest whose ranks had been started there when it was seen; 0:
+  /// none.
   int attempt = 0;
 };
 /// Agent to leader: new signs. Sent before the RankExited that they may explain.
@@ -283,6 +295,7 @@ struct NodeHealth {
   static constexpr std::size_t max_findings = 32;
 };
 inline constexpr std::array fitness_names = {"ok", "warning", "critical", "unknown"};  // in the enum's order
+const char* name_of(RankHeard::What what);
 const char* name_of(NodeHealth::Fitness fitness);
 std::optional<NodeHealth::Fitness> fitness_called(std::string_view name);
 /// Leader to agent: answer NodeHealth; with `numerics`, once more after the numerics probe, if that has not
@@ -325,26 +338,27 @@ struct Answer {
 };
 
 /// All there are.
-using Message = std::variant<Hello, RankStarted, RankProgress, RankMetrics, RankWaits, RankRestored, RankVote,
-                             RankSealed, NodeVotes, RankFinished, RankFailed, RankExited, RankFlight,
-                             RankSeen, RankDoubt, Taken, CommitOutcome, Pause, Inject, PmixRank, PmixFence,
-                             PmixFenced, PmixQuestion, PmixPublished, PmixRepeat, Beat, LeaderBeat, Clear,
-                             Cleared, FetchState, StateFetched, StartRanks, NodeSigns, NodeHealth, CheckNode,
-                             DumpStacks, Stacks, Finish, Drain, Order, OrderTaken, Answer>;
+using Message =
+    std::variant<Hello, RankStarted, RankProgress, RankMetrics, RankWaits, RankRestored, RankVote, RankSealed,
+                 NodeVotes, RankFinished, RankFailed, RankExited, RankFlight, RankSeen, RankDoubt, RankHeard,
+                 Taken, NotSpeaker, CommitOutcome, Pause, Inject, PmixRank, PmixFence, PmixFenced,
+                 PmixQuestion, PmixPublished, PmixRepeat, Beat, LeaderBeat, Clear, Cleared, FetchState,
+                 StateFetched, StartRanks, NodeSigns, NodeHealth, CheckNode, DumpStacks, Stacks, Finish,
+                 Drain, Order, OrderTaken, Answer>;
 
 // What each end may be sent. decode() refuses whatever else comes, and the receiver visits every alternative.
 using AgentToLeader =
     std::variant<Beat, Cleared, StateFetched, RankStarted, RankWaits, RankRestored, NodeVotes, RankDoubt,
-                 RankFlight, RankSeen, RankFinished, RankFailed, RankExited, PmixFence, PmixQuestion,
-                 PmixPublished, NodeSigns, NodeHealth, Stacks, Drain, Order>;
+                 RankFlight, RankSeen, RankHeard, RankFinished, RankFailed, RankExited, PmixFence,
+                 PmixQuestion, PmixPublished, NodeSigns, NodeHealth, Stacks, Drain, Order>;
 using LeaderToAgent =
     std::variant<LeaderBeat, Clear, FetchState, StartRanks, PmixFenced, PmixQuestion, PmixPublished,
                  CommitOutcome, Drain, Pause, CheckNode, DumpStacks, OrderTaken, Finish>;
 using RankToAgent = std::variant<RankProgress, RankMetrics, RankWaits, RankRestored, RankVote, RankSealed,
-                                 RankDoubt, RankFinished, RankFailed>;
+                                 RankDoubt, RankHeard, RankFinished, RankFailed>;
 using PmixToAgent = std::variant<PmixRank, PmixFence, PmixQuestion, PmixPublished>;
 using AgentToPmix = std::variant<PmixFenced, PmixQuestion, PmixPublished, PmixRepeat>;
-using AgentToRank = std::variant<CommitOutcome, Drain, Pause, Inject, Taken>;
+using AgentToRank = std::variant<CommitOutcome, Drain, Pause, Inject, Taken, NotSpeaker>;
 using CallerToAgent = std::variant<Order, Inject>;
 
 /// One line, without its newline: the JSON text, and of votes and of what ranks publish a tab and their

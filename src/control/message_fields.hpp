@@ -26,6 +26,7 @@ inline constexpr std::array phase_names = {"starting",   "restoring", "data",   
 inline constexpr std::array collective_names = {
     "all_gather", "ordered_reduce_scatter", "exchange_partial_sums", "all_reduce", "broadcast", "barrier"};
 inline constexpr std::array role_names = {"rank", "pmix", "leader", "candidate", "job_monitor", "caller"};
+inline constexpr std::array heard_names = {"save", "stop", "pause", "sigterm"};
 inline constexpr std::array order_names = {"save", "stop", "pause", "resume", "evict", "spares"};
 
 /// `M` or const `M`: a list of fields is walked to write and to read.
@@ -221,8 +222,20 @@ void fields(auto& f, Is<RankDoubt> auto& m) {
 }
 
 template <>
+inline constexpr const char* name_on_wire<RankHeard> = "heard";
+void fields(auto& f, Is<RankHeard> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("what", m.what, Names{heard_names});
+}
+
+template <>
 inline constexpr const char* name_on_wire<Taken> = "taken";
 void fields(auto&, Is<Taken> auto&) {}
+
+template <>
+inline constexpr const char* name_on_wire<NotSpeaker> = "not_speaker";
+void fields(auto& f, Is<NotSpeaker> auto& m) { f("why", m.why, a_text); }
 
 template <>
 inline constexpr const char* name_on_wire<CommitOutcome> = "commit_outcome";

@@ -25,6 +25,13 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
   void handle(Handlers handlers) override { handlers_ = std::move(handlers); }
   bool open() const override { return session_.established() && !closed_; }
   std::optional<RankId> proved_rank() const override { return session_.proved_rank(); }
+  std::optional<pid_t> peer() const override {
+    ucred who{};
+    socklen_t size = sizeof who;
+    const bool known = !closed_ && ::getsockopt(const_cast<Socket&>(socket_).native_handle(), SOL_SOCKET,
+                                                SO_PEERCRED, &who, &size) == 0;
+    return known && who.pid > 0 ? std::optional(who.pid) : std::nullopt;
+  }
   std::optional<double> unacknowledged_s() const override {
     tcp_info info{};
     socklen_t size = sizeof info;

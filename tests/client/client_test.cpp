@@ -27,6 +27,7 @@ TEST_P(ClientTest, SaysWhoItIsWhereItIsAndWhatItMeasures) {
     EXPECT_EQ(hello.term, 2);
     EXPECT_EQ(hello.pid, program->pid());
     EXPECT_EQ(agent->channel->proved_rank(), (RankId{3, 5}));
+    EXPECT_EQ(agent->channel->peer(), program->pid());
     EXPECT_EQ(agent->progress.step, -1);
     EXPECT_EQ(agent->progress.phase, Phase::starting);
   });
@@ -187,6 +188,56 @@ TEST_P(ClientTest, OrdersAreGivenOutOnceOrStay) {
   say(CommitOutcome{5, 50, true, ""});
   EXPECT_TRUE(answers("outcome 50", "1"));
   EXPECT_THAT(program->ask("orders"), HasSubstr("SIGTERM"));
+}
+
+TEST_P(ClientTest, AnOrderIsConfirmedWhenTheProgramHasTakenIt) {
+  using What = RankHeard::What;
+  const auto taken = [this] {
+    std::vector<What> out;
+    for (const auto& heard : all<RankHeard>()) out.push_back(heard.what);
+    return out;
+  };
+  connect();
+  say(Drain{false, "an order of mia"});
+  const int before = loop.call([this] { return agent->beats; });
+  ASSERT_TRUE(until([&] { return agent->beats > before + 3; }));
+  EXPECT_TRUE(taken().empty()) << "the program has not asked";
+  EXPECT_TRUE(answers("orders", "1 1 0 0 -1 an order of mia"));
+  ASSERT_TRUE(until([&] { return agent->all<RankHeard>().size() == 1; }));
+  EXPECT_THAT(taken(), ElementsAre(What::save));
+  stop_agent();
+  start_agent();
+  ASSERT_TRUE(until([&] { return agent->all<RankHeard>().size() == 1; })) << "the next agent hears it, too";
+  say(Pause{true});
+  EXPECT_TRUE(answers("orders", "1 0 0 1 -1 "));
+  say(Pause{false});
+  EXPECT_TRUE(answers("orders", "0 0 0 0 -1 "));
+  say(Drain{false, "another"});
+  EXPECT_TRUE(answers("orders", "1 1 0 0 -1 another"));
+  ASSERT_TRUE(until([&] { return agent->all<RankHeard>().size() == 3; }));
+  EXPECT_THAT(taken(), ElementsAre(What::save, What::pause, What::save));
+  say(Drain{true, "SIGTERM"});
+  ASSERT_TRUE(until([this] { return asked_outside("orders").starts_with("1 "); }));
+  ASSERT_TRUE(until([this] { return agent->all<RankHeard>().size() >= 4; }));
+  ASSERT_TRUE(until([this] { return agent->all<RankHeard>().back().what == RankHeard::What::stop; }));
+}
+
+TEST_P(ClientTest, AProcessThatDoesNotSpeakForTheRankFallsSilent) {
+  connect();
+  program->tell("vote 20 1 1 a");
+  say(Drain{true, "SIGTERM"});
+  say(NotSpeaker{"process 1 speaks for rank 3; calls of the client in this process do nothing"});
+  ASSERT_TRUE(until([this] { return agent->gone == 1; }));
+  EXPECT_EQ(program->ask("open"), "0");
+  EXPECT_EQ(program->ask("orders"), "0 0 0 0 -1 ");
+  program->tell("at 9 forward");
+  program->tell("vote 30 1 1 b");
+  program->tell("failed 1 of a worker");
+  const double begin = steady_seconds();
+  EXPECT_EQ(program->exit_with(0), 0);
+  EXPECT_LT(steady_seconds() - begin, 1.5) << "nothing is awaited";
+  loop.call([this] { EXPECT_EQ(agent->hellos.size(), 1u) << "it does not come again"; });
+  EXPECT_TRUE(all<RankFailed>().empty());
 }
 
 TEST_P(ClientTest, TheNextAgentHearsWhatHasHadNoAnswer) {

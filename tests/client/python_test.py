@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from unittest import mock
 
@@ -175,6 +176,22 @@ class ClientTest(unittest.TestCase):
         while self.client.outcome(20) is None or not (order := self.client.orders()):
             pass
         self.assertEqual(order, holdfast.Order(save=True, reason="without until"))
+
+    def test_a_worker_is_told_that_it_does_not_speak(self):
+        self.connect()
+        self.agent.until(lambda: self.agent.messages("progress"))
+        self.client.failed("of a worker")
+        with mock.patch("sys.stderr", io.StringIO()) as said:
+            self.agent.say({"m": "not_speaker", "why": "this process, 7, is a child of process 3, which speaks for rank 0"})
+            self.client._thread.join(30)
+        self.assertEqual(said.getvalue(), "holdfast: this process, 7, is a child of process 3, which speaks for rank 0\n")
+        self.assertFalse(self.client.supervised)
+        begin = time.monotonic()
+        self.client.finished(1)
+        self.client.close()
+        self.assertLess(time.monotonic() - begin, 1)
+        self.assertEqual(self.client.newest, -1)
+        self.assertEqual(len(self.agent.messages("hello")), 1)
 
     def test_names_as_bytes_and_what_goes_wrong(self):
         self.connect()

@@ -9,7 +9,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(c python stop files buffers)
+all_cases=(c python stop spawned files buffers)
 builds=$(dirname "$(dirname "$(realpath "$1")")")
 
 # start_ranks NAME LANGUAGE ARGUMENT...: 4 ranks, a step in 20 ms, a checkpoint every 50 steps, until `enough`.
@@ -102,6 +102,31 @@ case_stop() {
   check "$run: one attempt" equal "$(result "$run" '.attempts | length')" 1
   check "$run: what it saved is known" equal "$(result "$run" '.why | contains("not known")')" false
 }
+
+case_spawned() {
+  # Workers of the ranks open the client, too. Only the ranks are heard, and orders reach them; that is said when it is so.
+  run=runs/spawned state=$home/spawned.state
+  mkdir -p "$state" "$home/client"
+  cp "$source/tests/fault/spawned.py" "$home/client/"
+  chown -R 61000 "$state" "$home/client"
+  start spawned --set 'rank.command=["/usr/bin/python3", "/shared/home/client/spawned.py", "/shared/home/spawned.state"]'
+  check "$run: workers have spoken" soon 60 workers_have_spoken
+  check "$run: checkpoints are durable" soon 60 durable "$run" 40
+  check "$run: nobody asks for orders yet" holds "$(mini exec holdfast ctl "/shared/home/$run" save)" "none has taken the order yet"
+  check "$run: nor is one on record" equal "$(events "$run" | grep -c '"order_heard"')" 0
+  touch "$state/ask"
+  check "$run: pause is taken" holds "$(mini exec holdfast ctl "/shared/home/$run" pause)" "the ranks hold after this step"
+  check "$run: it is on record" at_least "$(events "$run" | grep -c '"order_heard"')" 1
+  mini exec holdfast ctl "/shared/home/$run" resume >/dev/null
+  check "$run: stop is taken" holds "$(mini exec holdfast ctl "/shared/home/$run" stop)" "the state is saved after this step, and the run ends"
+  ends_as stopped 93
+  check "$run: one attempt" equal "$(result "$run" '.attempts | length')" 1
+  check "$run: a worker's step counts for nothing" at_least 7000 "$(result "$run" ".attempts[0].last_step")"
+  check "$run: no worker has ended the run" equal "$(result "$run" .final_step)" null
+  check "$run: a rank's log says once that a worker is not heard" equal \
+    "$(grep -c 'is a child of process .* which speaks for rank 0' "$home/$run/logs/attempt-0001/rank-00000.log")" 1
+}
+workers_have_spoken() { [[ -e $state/spawn && -e $state/forkserver ]]; }
 
 verify() { mini exec holdfast ckpt verify "/shared/home/$run/checkpoints/step-$(printf %08d "$1")"; }
 has_step() { [[ -e $home/$run/checkpoints/step-$(printf %08d "$1")/manifest.json && -d $state/step-$(printf %08d "$1") ]]; }

@@ -232,9 +232,14 @@ broken_node() { events "$run" | jq -rs 'map(select(.event == "node_lost"))[0].no
 event_has() { events "$run" | grep "\"event\":\"$1\"" | grep -q "$2"; }
 
 # A program that takes three times stop_s to save when it gets SIGTERM. Rank 1 does not save; rank 2 is a shell script
-# that starts it and that the signal ends.
+# that starts it and that the signal ends; the name of rank 3's process has a space, which hides it from SLURM
+# (proctrack/linuxproc).
 saving_program() {
+  cp -L /bin/sh "$home/a program"
   cat >"$home/saves.sh" <<'END'
+if [ "$RANK" = 3 ] && [ -z "${inside-}" ]; then
+  inside=1 exec "/shared/home/a program" "$0"
+fi
 if [ "$RANK" = 2 ] && [ -z "${inside-}" ]; then
   inside=1 sh "$0"
   exit
@@ -292,6 +297,8 @@ case_cancel() {
     start_saving "cancel_$launch" --set "rank.launch=$launch"
     mini exec scancel "$job"
     has_saved drained 75
+    check "$run: what SLURM does not see is signalled" holds "$(cat "$home/$run"/logs/agent-*.log)" "SIGTERM was sent to rank 3"
+    check "$run: and nothing else" equal "$(cat "$home/$run"/logs/agent-*.log | grep -c 'SIGTERM was sent to')" 1
   done
 }
 

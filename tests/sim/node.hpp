@@ -62,6 +62,7 @@ class Node final : public launcher::NodeSystem {
   bool is_guardians(pid_t pid) const override;
   bool signal(pid_t pid, int signal) override;
   std::vector<launcher::RunProcess> processes(bool orphans) const override;
+  std::optional<launcher::ProcessFacts> process(pid_t) const override { return std::nullopt; }
   [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                              std::function<void(std::string)> done) override;
   bool look_outside(int, std::vector<launcher::WatchedRank>,

@@ -93,9 +93,15 @@ void Rank::heard(const std::string& line) {
                  [&](const Drain& drain) {
                    drain_heard = true;
                    stop_heard = stop_heard || drain.stop;
+                   link_->send(RankHeard{rank, attempt.number,
+                                         drain.stop ? RankHeard::What::stop : RankHeard::What::save});
                  },
-                 [&](const Pause& pause) { pause_heard = pause.on; },
+                 [&](const Pause& pause) {
+                   pause_heard = pause.on;
+                   if (pause.on) link_->send(RankHeard{rank, attempt.number, RankHeard::What::pause});
+                 },
                  [&](const Inject&) {},
+                 [&](const NotSpeaker&) { throw std::runtime_error("a rank is not heard"); },
                  [&](const Taken&) {
                    if (std::exchange(awaited_, std::nullopt)) hooks_.taken();
                  },

@@ -11,7 +11,7 @@ files that it has written. docs/manual/any-program.md shows how to use it.
 
 No configuration is needed: the agent that starts a rank puts its address into the rank's environment. A thread of the
 client talks to the agent. Only close() waits for it, at most 2 s (and before that while named files are read); buffer() and
-seal() wait for copies. No call ends the program. One process is one rank; a child of fork() has no client.
+seal() wait for copies. No call ends the program. One process speaks for a rank: in its children every call does nothing.
 """
 
 from holdfast._buffers import BuffersError

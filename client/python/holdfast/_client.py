@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, Union, get_args
+from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Set, Tuple, Union, get_args
 
 from holdfast import _buffers, _files, _link
 
@@ -79,6 +79,8 @@ class Client:
         self._save = self._stop = self._pause = False
         self._heard: Optional[Tuple[bool, str]] = None
         self._until = 0
+        self._took: Set[str] = set()  # orders of now that the program has taken
+        self._said_took: Set[str] = set()  # and on this connection
         self._outcomes: Dict[int, bool] = {}
         self._unread: List[Tuple[int, str, List[str]]] = []  # votes whose files are read first; the first is in work
         self._read = 0  # bytes of files
@@ -98,7 +100,7 @@ class Client:
 
     @property
     def supervised(self) -> bool:
-        """An agent has started this process."""
+        """An agent has started this process, and it speaks for its rank as far as is known."""
         return self._on
 
     @property
@@ -243,6 +245,11 @@ class Client:
             order = self._order
             self._save = False
             self._refresh()
+            if order is not None:
+                self._took |= {name for name in ("save", "stop", "pause") if getattr(order, name)}
+            news = not self._took <= self._said_took
+        if news:
+            self._wake()
         if order is None:
             return _NOTHING
         if order.stop and self._until > 0:
@@ -382,6 +389,7 @@ class Client:
         with self._lock:
             for notice in self._notices():
                 notice.sent = False
+            self._said_took = set()
         self._told = None
         place = self._place
         link.send({"m": "hello", "role": "rank", "node": place.node, "term": place.term, "attempt": place.attempt,
@@ -391,6 +399,7 @@ class Client:
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + _BEAT_S
                 self._beat(link)
+            self._say_taken(link)
             self._say_notices(link)
             for message in link.read():
                 self._take(message)
@@ -413,6 +422,13 @@ class Client:
             self._told = metrics
             link.send(self._message("metrics", step=_whole(metrics[0], -1), loss=_number(metrics[1]),
                                     tokens=_whole(metrics[2], 0)))
+
+    def _say_taken(self, link: _link.Link) -> None:
+        with self._lock:
+            news = sorted(self._took - self._said_took)
+            self._said_took |= self._took
+        for name in news:
+            link.send(self._message("heard", what=name))
 
     def _say_notices(self, link: _link.Link) -> None:
         while True:
@@ -439,6 +455,10 @@ class Client:
                 self._take_drain(message["stop"], str(message.get("reason", "")), message.get("until"))
             elif name == "pause" and isinstance(message.get("on"), bool):
                 self._pause = message["on"]
+                if not self._pause:
+                    self._forget_taken("pause")
+            elif name == "not_speaker":
+                self._be_mute(str(message.get("why", "")))
             elif name == "taken":
                 self._taken = True
             self._refresh()
@@ -450,7 +470,22 @@ class Client:
             return
         self._heard = (stop, reason)
         self._save, self._stop = True, stop
+        self._forget_taken("save")
         self._until = until if isinstance(until, int) else 0
+
+    def _forget_taken(self, name: str) -> None:
+        self._took.discard(name)
+        self._said_took.discard(name)
+
+    def _be_mute(self, why: str) -> None:
+        """Another process speaks for the rank: of the calls of this one nothing is left, as without an agent."""
+        self._on = False
+        self._closing = True
+        self._save = self._stop = self._pause = False
+        self._restored = self._sealed = self._last_word = None
+        self._votes = []
+        if why:
+            print(f"holdfast: {why}", file=sys.stderr, flush=True)
 
 
 def _number(value: Any) -> Optional[float]:

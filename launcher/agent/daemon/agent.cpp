@@ -62,6 +62,8 @@ Agent::Agent(Loop& loop, NodeSystem& system, std::shared_ptr<slurm::Cluster> slu
       spool_(loop, scratch_, run_),
       flights_(run_.path, config_.supervise),
       reader_(loop),
+      slurm_(slurm),
+      slurm_asker_(loop),
       candidate_(loop, run_, roster_, config_, secret_, std::move(slurm), index_, known_term(scratch_, run_),
                  [this](int code) { leave(code); }),
       leadership_(candidate_.leadership()) {
@@ -137,6 +139,7 @@ void Agent::adopt_what_runs() {
 void Agent::signalled(int signal) {
   slurm_signalled_step_ = slurm_signalled_step_ || signal == slurms_sigterm();
   signalled_directly_ = signalled_directly_ || signal == SIGTERM;
+  if (slurm_signals_all()) ask_whom_slurm_signals();
   if (signal == slurms_sigterm()) signal = SIGTERM;
   const auto now = loop_.now();
   if (signalled_ && now - *signalled_ < same_signal) return;
@@ -179,8 +182,15 @@ void Agent::leave(int code, bool at_once) {
   if (warm_) warm_->end();
   // Ranks that were told to end keep the rest of their time; a second SIGTERM would abort many a save.
   const bool asked = asked_at_ && !at_once;
-  const Clock::time_point latest = asked ? *asked_at_ + std::chrono::seconds(config_.checkpoint.drain_s)
-                                         : loop_.now() + std::chrono::seconds(config_.supervise.stop_s);
+  Clock::time_point latest = asked ? *asked_at_ + std::chrono::seconds(config_.checkpoint.drain_s)
+                                   : loop_.now() + std::chrono::seconds(config_.supervise.stop_s);
+  // Those that follow orders, and have not taken the one to end.
+  for (auto& [number, rank] : ranks_)
+    if (asked && rank.started && !rank.ended && !rank.asked &&
+        !rank.heard_orders.contains(RankHeard::What::stop)) {
+      send_sigterm(rank);
+      latest = std::max(latest, loop_.now() + std::chrono::seconds(config_.supervise.stop_s));
+    }
   // Ranks of our own trainer have saved what they could, and block SIGTERM.
   if (code != 0 && !asked) end_older(INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM, 0);
   // Processes that were told to end get their time; messages that are still being sent get a moment.
@@ -328,9 +338,48 @@ bool Agent::admit(const std::shared_ptr<Peer>& peer) {
 
 void Agent::accept_rank(const std::shared_ptr<Peer>& peer, const Hello& hello) {
   if (!admit(peer)) return;
-  ranks_.at(hello.rank, hello.attempt).link = peer->channel;
+  LocalRank& rank = ranks_.at(hello.rank, hello.attempt);
+  const auto seen = peer->channel->peer();
+  const auto facts = seen ? system_.process(*seen) : std::nullopt;
+  peer->process =
+      seen ? ProcessId{*seen, facts ? facts->started : 0} : ProcessId{-static_cast<pid_t>(hello.pid), 0};
+  const auto look_up = [this](pid_t pid) { return system_.process(pid); };
+  const Claim found = rank.ended ? Claim::other : claim(peer->process, rank.speaker, rank.linked(), look_up);
+  const int speaker = rank.speaker ? std::abs(rank.speaker->pid) : 0;
+  if (found != Claim::speaks)
+    return silence(
+        *peer, rank,
+        found == Claim::child
+            ? fmt::format("this process, {}, is a child of process {}, which speaks for rank {}", hello.pid,
+                          speaker, rank.rank)
+            : fmt::format("this process, {}, does not speak for rank {}: {}", hello.pid, rank.rank,
+                          rank.ended ? "its process has ended" : fmt::format("process {} does", speaker)));
+  const auto before = std::exchange(rank.speaker, peer->process);
+  if (before && *before != peer->process) silence_others(rank);
+  rank.link = peer->channel;
   if (drain_) peer->channel->send(encode(*drain_));
   if (paused_) peer->channel->send(encode(Pause{true}));
+}
+
+/// A client of an older release does not know the message; what it says is passed over.
+void Agent::silence(Peer& peer, LocalRank& rank, const std::string& why) {
+  peer.mute = true;
+  const bool told = std::exchange(rank.told_others, true);  // there may be many workers, and more each epoch
+  if (!told) log::info("rank {}: {}; what it says is not heard", rank.rank, why);
+  peer.channel->send(encode(NotSpeaker{told ? "" : why + "; its calls of the client do nothing"}));
+}
+
+/// A parent has opened the client after its worker, or what spoke for the rank before has ended: what it said
+/// last is not the rank's.
+void Agent::silence_others(LocalRank& rank) {
+  rank.restored.reset(), rank.doubt.reset(), rank.finished.reset(), rank.failed.reset();
+  rank.heard_orders.clear();
+  for (const auto& [channel, peer] : peers_)
+    if (peer->hello.role == Hello::Role::rank && !peer->mute && peer->hello.rank == rank.rank &&
+        peer->hello.attempt == rank.attempt && peer->process != *rank.speaker)
+      silence(*peer, rank,
+              fmt::format("this process, {}, is a child of process {}, which speaks for rank {}",
+                          peer->hello.pid, std::abs(rank.speaker->pid), rank.rank));
 }
 
 }  // namespace holdfast::launcher

@@ -10,6 +10,7 @@
 //   job monitor    is the agent there? drain requests                   the handshake alone
 //   caller         orders for the leader; faults of a drill             the leader's answer, or ours
 #include <memory>
+#include <set>
 
 #include "launcher/agent/leader/candidate.hpp"
 #include "launcher/agent/mover/mover.hpp"
@@ -62,6 +63,8 @@ class Agent {
     control::ChannelPtr channel;
     control::Hello hello;
     bool known = false;
+    ProcessId process;    ///< of a rank: who has connected
+    bool mute = false;    ///< it does not speak for its rank
     std::string refused;  ///< why its last message was that was refused
   };
 
@@ -72,6 +75,8 @@ class Agent {
   void accept_leader(const std::shared_ptr<Peer>& peer, const control::Hello& hello);
   bool admit(const std::shared_ptr<Peer>& peer);
   void accept_rank(const std::shared_ptr<Peer>& peer, const control::Hello& hello);
+  void silence(Peer& peer, LocalRank& rank, const std::string& why);
+  void silence_others(LocalRank& rank);
   void answer_candidate(const control::ChannelPtr& channel, const control::Hello& hello);
   void adopt_what_runs();
   void open_scratch();
@@ -120,9 +125,16 @@ class Agent {
   void adopt_rank(const RankRecord& record);
   void await_end(int rank, int attempt, Clock::time_point limit);
   void ask_ranks_to_end();
+  void signal_ranks();
+  void send_sigterm(LocalRank& rank);
+  void ask_whom_slurm_signals();
   void ask_its_children(const LocalRank& rank) const;
   void forget_drain();
-  bool ranks_heard_slurm() const { return slurm_signalled_step_ && signalled_directly_; }
+  /// SLURM has sent SIGTERM to all processes of the step that it knows of, and not to the first alone.
+  bool slurm_signals_all() const { return slurm_signalled_step_ && signalled_directly_; }
+  bool slurm_has_signalled(pid_t pid) const {
+    return slurm_signals_all() && slurm_knows_ && slurm_knows_->contains(pid);
+  }
   Command attempt_command(std::vector<std::string> argv, const control::StartRanks& order) const;
 
   control::Loop& loop_;
@@ -164,6 +176,10 @@ class Agent {
   bool paused_ = false;                          ///< ordered by the leader for the ranks of every attempt
   std::optional<Clock::time_point> signalled_;
   bool slurm_signalled_step_ = false, signalled_directly_ = false;
+  std::shared_ptr<slurm::Cluster> slurm_;
+  control::Worker slurm_asker_;
+  bool slurm_asked_ = false;
+  std::optional<std::set<int>> slurm_knows_;  ///< the processes of the job here, when it signalled them
   /// When ranks that only signals reach were first told to end.
   std::optional<Clock::time_point> asked_at_;
   std::map<std::string, std::weak_ptr<Peer>> callers_;  ///< by the id of their order, which the leader has

@@ -46,6 +46,8 @@ void Agent::from_leader(const LeaderToAgent& message) {
                    ranks_.tell(outcome, outcome.attempt);
                  },
                  [&](const Drain& drain) {
+                   if (drain_ != drain)
+                     ranks_.forget_heard({RankHeard::What::save, RankHeard::What::stop});
                    drain_ = drain;
                    ranks_.tell(drain, leadership_.attempt());
                    if (drain.stop) ask_ranks_to_end();
@@ -54,6 +56,7 @@ void Agent::from_leader(const LeaderToAgent& message) {
                    // Passed on even if it is no news here: ranks may have been told by the agent before this
                    // one.
                    paused_ = pause.on;
+                   if (!paused_) ranks_.forget_heard({RankHeard::What::pause});
                    ranks_.tell(pause, leadership_.attempt());
                  },
                  [&](const CheckNode& m) {
@@ -202,7 +205,7 @@ std::string Agent::inject_fault(const Inject& fault) {
     return "";
   }
   if (!rank) return "there is no fault " + fault.fault + " of a node";
-  if (!rank->link || !rank->link->open()) return fmt::format("rank {} is not connected", fault.rank);
+  if (!rank->linked()) return fmt::format("rank {} is not connected", fault.rank);
   rank->link->send(encode(fault));
   return "";
 }

@@ -28,6 +28,7 @@ constexpr Millis reap_poll{10}, reap_limit{2000};  // until the guardian has rec
 constexpr int cannot_start = 127;                  // as in shells
 constexpr Millis slurm_first{1000};                // SLURM signals one node after the other
 constexpr Millis leftover_poll{static_cast<int>(1e3 * LeftoverWatch::look_every_s)};
+constexpr Millis slurm_answer{2000}, slurm_poll{50};
 }  // namespace
 
 void Agent::rank_is_up(int number, int attempt) {
@@ -134,27 +135,75 @@ void Agent::await_end(int number, int attempt, Clock::time_point limit) {
   rank->grace = loop_.after(reap_poll, [this, number, attempt, limit] { await_end(number, attempt, limit); });
 }
 
-/// Programs that do not report are told to end by SIGTERM, once: a second one would abort many a save. Where
-/// SLURM signals every process of a step, it may do so at the same time, so it gets a moment to be first.
+/// Programs that do not report are told to end by SIGTERM, once: a second one would abort many a save. SLURM
+/// may signal them at the same time, so it gets a moment to be first.
 void Agent::ask_ranks_to_end() {
   if (own_trainer(config_.rank)) return;
   if (!asked_at_) asked_at_ = loop_.now();
-  ask_timer_ = loop_.after(slurm_first, [this] {
-    for (auto& [number, rank] : ranks_) {
-      if (rank.attempt != leadership_.attempt() || !rank.started || rank.ended || rank.asked || rank.link)
-        continue;
+  ask_timer_ = loop_.after(slurm_first, [this] { signal_ranks(); });
+}
+
+/// That SLURM has signalled this agent does not mean that it has signalled the ranks: it knows no process
+/// whose name it cannot read (ProctrackType=proctrack/linuxproc), or that has left its group
+/// (proctrack/pgid).
+void Agent::ask_whom_slurm_signals() {
+  if (std::exchange(slurm_asked_, true)) return;
+  const auto job = std::stoll(roster_.job);  // "JOB.RESTARTS"
+  slurm_asker_.ask(
+      [slurm = slurm_, job, node = node_]() -> std::set<int> {
+        try {
+          return slurm->processes_here(job, node, slurm_answer);
+        } catch (const std::exception& error) {
+          log::warn(
+              "it is not known to which processes SLURM has sent SIGTERM; ranks get it from this agent, some "
+              "perhaps twice: {}",
+              error.what());
+          return {};
+        }
+      },
+      [this](std::set<int> pids) { slurm_knows_ = std::move(pids); });
+}
+
+void Agent::signal_ranks() {
+  const auto now = loop_.now();
+  if (slurm_signals_all() && !slurm_knows_ && now < *asked_at_ + slurm_first + 2 * slurm_answer) {
+    ask_timer_ = loop_.after(slurm_poll, [this] { signal_ranks(); });
+    return;
+  }
+  bool again = false;
+  for (auto& [number, rank] : ranks_) {
+    if (rank.attempt != leadership_.attempt() || !rank.started || rank.asked || rank.linked()) continue;
+    if (rank.ended) {
+      if (!rank.link) ask_its_children(rank);
       rank.asked = true;
-      if (!ranks_heard_slurm()) system_.signal(rank.pid, SIGTERM);
+    } else if (rank.link && rank.heard && now < *rank.heard + 2 * slurm_first) {
+      again = true;  // it has just lost its connection, and will make another one
+    } else {
+      send_sigterm(rank);
     }
-  });
+  }
+  if (again) ask_timer_ = loop_.after(slurm_first, [this] { signal_ranks(); });
+}
+
+/// Once, unless SLURM has sent it.
+void Agent::send_sigterm(LocalRank& rank) {
+  rank.asked = true;
+  const bool by_slurm = slurm_has_signalled(rank.pid);
+  if (!by_slurm && !system_.signal(rank.pid, SIGTERM)) return;
+  if (by_slurm)
+    log::info("rank {}, process {}, is one of those to which SLURM has sent SIGTERM", rank.rank, rank.pid);
+  else
+    log::info("SIGTERM was sent to rank {}, process {}", rank.rank, rank.pid);
+  rank.heard_orders.insert(RankHeard::What::sigterm);
+  tell_leader(RankHeard{rank.rank, rank.attempt, RankHeard::What::sigterm});
 }
 
 /// The children of a rank's script do not get the signal that the script got, and may have the state.
 void Agent::ask_its_children(const LocalRank& rank) const {
-  if (ranks_heard_slurm()) return;
   try {
     for (const auto& p : system_.processes(false))
-      if (p.rank == rank.rank && p.attempt == rank.attempt) system_.signal(p.pid, SIGTERM);
+      if (p.rank == rank.rank && p.attempt == rank.attempt && !slurm_has_signalled(p.pid))
+        system_.signal(p.pid, SIGTERM);
   } catch (const Error& error) {
     log::warn("the children of rank {} do not hear that it was told to end: {}", rank.rank, error.what());
   }
@@ -167,6 +216,12 @@ void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& mess
   LocalRank* rank = ranks_.find(number, attempt);
   if (!rank) return;
   const auto taken = [&] { peer->channel->send(encode(Taken{})); };
+  if (peer->mute) {  // a client of an older release waits for the answer
+    if (std::holds_alternative<RankFinished>(message) || std::holds_alternative<RankFailed>(message) ||
+        std::holds_alternative<RankDoubt>(message))
+      taken();
+    return;
+  }
   // The hello says who speaks; a message cannot speak for another rank.
   std::visit(Overloaded{
                  [&](const RankProgress& m) { LocalRanks::take(*rank, m, loop_.now()); },
@@ -188,6 +243,11 @@ void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& mess
                    rank->doubt = RankDoubt{number, attempt, m.step, m.accused, m.check, m.why};
                    tell_leader(*rank->doubt);
                    taken();
+                 },
+                 [&](const RankHeard& m) {
+                   if (m.what == RankHeard::What::sigterm) return;  // only the agent knows
+                   rank->heard_orders.insert(m.what);
+                   tell_leader(RankHeard{number, attempt, m.what});
                  },
                  [&](const RankFinished& m) {
                    rank->finished = RankFinished{number, attempt, m.state};

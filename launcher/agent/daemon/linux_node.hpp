@@ -25,6 +25,7 @@ class LinuxNode final : public NodeSystem {
   std::vector<Leftover> processes_of_rank(int rank, int attempt) const override {
     return launcher::processes_of_rank(run_, node_, rank, attempt);
   }
+  std::optional<ProcessFacts> process(pid_t pid) const override { return process_facts(pid); }
   [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                              std::function<void(std::string)> done) override;
   bool look_outside(int attempt, std::vector<WatchedRank> ranks,

@@ -4,6 +4,7 @@
 
 #include "launcher/agent/leader/job_settings.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
+#include "launcher/supervise/order_table.hpp"
 #include "launcher/supervise/valid_events.hpp"
 #include "slurm/batch_script.hpp"
 #include "src/base/clock.hpp"
@@ -22,6 +23,7 @@ constexpr Millis dial_limit{2000};
 constexpr Millis redial_pause{200};        // to an agent that should be there
 constexpr Millis lost_redial_pause{1000};  // to one that is lost: it may come back as a spare
 constexpr Millis stuck_batch{2000};        // while decisions wait so long for the disk, no more are made
+constexpr Millis taken_limit{1000};        // for a rank to take an order; who gave it waits for two seconds
 constexpr Millis signs_spread{2000};       // between agents that look each second and see the same storage
 
 RunFacts facts_of(const config::RunConfig& config) {
@@ -196,49 +198,70 @@ void Leader::take(int n, AgentToLeader message) {
   if (over_) return;
   supervisor_.at(loop_.steady_seconds());
   std::function<void()> answer;  // once the consequences are on record
-  std::visit(Overloaded{
-                 [&](const Beat& m) {
-                   connections_[n].greeted = true;
-                   supervisor_.agent_here(n, m);
-                 },
-                 [&](const Cleared& m) {
-                   connections_[n].free_port = m.free_port;
-                   connections_[n].mover = m.mover;
-                   supervisor_.states_sealed(n, m.attempt, m.sealed);
-                   supervisor_.cleared(n, m.attempt);
-                 },
-                 [&](const StateFetched& m) { supervisor_.state_fetched(n, m); },
-                 [&](const RankStarted& m) { supervisor_.rank_started(n, m); },
-                 [&](const RankWaits& m) { supervisor_.rank_waits(n, m); },
-                 [&](const RankRestored& m) { supervisor_.rank_restored(m); },
-                 [&](NodeVotes& m) { coordinator_->take(n, std::move(m)); },
-                 [&](const RankDoubt& m) { supervisor_.rank_doubt(n, m); },
-                 [&](const RankFlight& m) { supervisor_.rank_flight(n, m); },
-                 [&](const RankSeen& m) { supervisor_.rank_seen(n, m); },
-                 [&](const RankFinished& m) { supervisor_.rank_finished(m); },
-                 [&](const RankFailed& m) { supervisor_.rank_failed(n, m); },
-                 [&](const RankExited& m) { supervisor_.rank_exited(n, m); },
-                 [&](PmixFence& m) { take_fence(n, std::move(m)); },
-                 [&](const PmixQuestion& m) { ask_node_of(n, m); },
-                 [&](const PmixPublished& m) {
-                   if (m.asker >= 0 && m.asker < static_cast<int>(connections_.size()) &&
-                       m.attempt == supervisor_.attempt())
-                     send(m.asker, m);
-                 },
-                 [&](const NodeSigns& m) {
-                   take_signs(n, m);
-                   supervisor_.node_signs(n, m);
-                 },
-                 [&](const NodeHealth& m) { supervisor_.node_health(n, m); },
-                 [&](const Stacks& m) {
-                   keep_stacks(n, m);
-                   supervisor_.stacks(n, m);
-                 },
-                 [&](const Drain& m) { supervisor_.drain(m); },
-                 [&](const Order& m) { answer = [this, n, says = supervisor_.order(m)] { send(n, says); }; },
-             },
-             message);
+  std::visit(
+      Overloaded{
+          [&](const Beat& m) {
+            connections_[n].greeted = true;
+            supervisor_.agent_here(n, m);
+          },
+          [&](const Cleared& m) {
+            connections_[n].free_port = m.free_port;
+            connections_[n].mover = m.mover;
+            supervisor_.states_sealed(n, m.attempt, m.sealed);
+            supervisor_.cleared(n, m.attempt);
+          },
+          [&](const StateFetched& m) { supervisor_.state_fetched(n, m); },
+          [&](const RankStarted& m) { supervisor_.rank_started(n, m); },
+          [&](const RankWaits& m) { supervisor_.rank_waits(n, m); },
+          [&](const RankRestored& m) { supervisor_.rank_restored(m); },
+          [&](NodeVotes& m) { coordinator_->take(n, std::move(m)); },
+          [&](const RankDoubt& m) { supervisor_.rank_doubt(n, m); },
+          [&](const RankFlight& m) { supervisor_.rank_flight(n, m); },
+          [&](const RankHeard& m) { supervisor_.rank_heard(m); },
+          [&](const RankSeen& m) { supervisor_.rank_seen(n, m); },
+          [&](const RankFinished& m) { supervisor_.rank_finished(m); },
+          [&](const RankFailed& m) { supervisor_.rank_failed(n, m); },
+          [&](const RankExited& m) { supervisor_.rank_exited(n, m); },
+          [&](PmixFence& m) { take_fence(n, std::move(m)); },
+          [&](const PmixQuestion& m) { ask_node_of(n, m); },
+          [&](const PmixPublished& m) {
+            if (m.asker >= 0 && m.asker < static_cast<int>(connections_.size()) &&
+                m.attempt == supervisor_.attempt())
+              send(m.asker, m);
+          },
+          [&](const NodeSigns& m) {
+            take_signs(n, m);
+            supervisor_.node_signs(n, m);
+          },
+          [&](const NodeHealth& m) { supervisor_.node_health(n, m); },
+          [&](const Stacks& m) {
+            keep_stacks(n, m);
+            supervisor_.stacks(n, m);
+          },
+          [&](const Drain& m) { supervisor_.drain(m); },
+          [&](const Order& m) {
+            answer = [this, told = ToldOrder{n, m.verb, supervisor_.order(m), {}}] { answer_order(told); };
+          },
+      },
+      message);
   act(std::move(answer));
+}
+
+/// Who ordered hears whether a rank has taken it. A step may take longer than a person waits.
+void Leader::answer_order(ToldOrder told) {
+  told.limit = loop_.now() + taken_limit;
+  told_orders_.push_back(std::move(told));
+  answer_orders();
+}
+
+void Leader::answer_orders() {
+  std::erase_if(told_orders_, [this](ToldOrder& told) {
+    const bool untaken = told.says.taken && supervisor_.untaken(told.verb);
+    if (untaken && loop_.now() < told.limit) return false;
+    if (untaken) told.says.says = untaken_words(told.verb, config_.checkpoint.drain_s);
+    send(told.node, told.says);
+    return true;
+  });
 }
 
 void Leader::take_fence(int n, PmixFence fence) {
@@ -302,6 +325,7 @@ void Leader::send_all(const Message& message) {
 
 void Leader::tick() {
   if (over_) return;
+  answer_orders();
   for (int n = 0; n < static_cast<int>(connections_.size()); ++n)
     if (!connections_[n].channel && loop_.now() >= connections_[n].next_dial) connect(n);
   // While shared storage hangs for all nodes nobody can take over: this leader waits, and leads. When it

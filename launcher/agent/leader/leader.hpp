@@ -63,6 +63,13 @@ class Leader {
     bool paused = false;
     std::optional<int> finish;
   };
+  /// An order that ranks are told of, and that its caller waits for.
+  struct ToldOrder {
+    int node = -1;  ///< whose agent has passed it on
+    control::Order::Verb verb = control::Order::Verb::save;
+    control::OrderTaken says;
+    Clock::time_point limit;
+  };
   using Step = std::variant<Action, std::function<void()>>;
 
   // leader.cpp
@@ -71,6 +78,8 @@ class Leader {
   void take(int node, control::AgentToLeader message);
   void call_again(const std::string& lost);
   void connection_lost(int node, const std::string& why);
+  void answer_order(ToldOrder told);
+  void answer_orders();
   void take_fence(int node, control::PmixFence fence);
   void send_fenced();
   void ask_node_of(int node, control::PmixQuestion question);
@@ -105,6 +114,7 @@ class Leader {
   std::shared_ptr<Journal> journal_;
   Supervisor supervisor_;
   Ordered ordered_;
+  std::vector<ToldOrder> told_orders_;
   std::deque<Step> steps_;  ///< decided, not yet carried out
   bool writing_ = false;    ///< the steps at the front are being written to disk
   std::unique_ptr<CommitCoordinator> coordinator_;

@@ -44,6 +44,7 @@ std::vector<control::Message> LocalRanks::state_messages() const {
     if (r.started) out.emplace_back(control::RankStarted{r.rank, r.attempt, r.pid});
     if (r.restored) out.emplace_back(*r.restored);
     if (r.doubt) out.emplace_back(*r.doubt);
+    for (const auto what : r.heard_orders) out.emplace_back(control::RankHeard{r.rank, r.attempt, what});
     if (r.finished) out.emplace_back(*r.finished);
     if (r.failed) out.emplace_back(*r.failed);
     if (r.exited) out.emplace_back(*r.exited);
@@ -71,7 +72,12 @@ std::size_t LocalRanks::living(int attempt) const {
 void LocalRanks::tell(const control::Message& message, int attempt) {
   const std::string line = control::encode(message);
   for (auto& [number, r] : ranks_)
-    if (r.attempt == attempt && r.link && r.link->open()) r.link->send(line);
+    if (r.attempt == attempt && r.linked()) r.link->send(line);
+}
+
+void LocalRanks::forget_heard(std::initializer_list<control::RankHeard::What> orders) {
+  for (auto& [number, r] : ranks_)
+    for (const auto what : orders) r.heard_orders.erase(what);
 }
 
 }  // namespace holdfast::launcher

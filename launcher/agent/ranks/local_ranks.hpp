@@ -2,8 +2,10 @@
 // The ranks of this node as their agent knows them: what each has reported that a (new) leader must be told.
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
+#include "launcher/agent/ranks/speaker.hpp"
 #include "src/base/clock.hpp"
 #include "src/control/channel.hpp"
 #include "src/control/message.hpp"
@@ -18,7 +20,9 @@ struct LocalRank {
   control::RankProgress progress;
   std::optional<Clock::time_point> heard;  ///< when its process last said anything; nothing: it never did
   Clock::time_point moved;                 ///< when its step or phase last changed
-  control::ChannelPtr link;                ///< the rank's own connection, if it is a Holdfast program
+  control::ChannelPtr link;                ///< the connection of its speaker, if it is a Holdfast program
+  std::optional<ProcessId> speaker;        ///< the process that is heard as the rank
+  bool told_others = false;                ///< that they are not heard
   std::optional<std::pair<double, control::RankMetrics>> metrics;  ///< the last, and when they came
   std::optional<control::RankRestored> restored;
   std::optional<control::RankDoubt> doubt;
@@ -26,6 +30,8 @@ struct LocalRank {
   std::optional<control::RankFailed> failed;
   std::optional<control::RankExited> exited;
   bool lives() const { return pid > 0 && !ended; }
+  std::set<control::RankHeard::What> heard_orders;  ///< those of now that it has taken
+  bool linked() const { return link && link->open(); }
   /// It says where it is.
   bool reports() const {
     return heard && (progress.step >= 0 || progress.phase != control::Phase::starting || progress.moves > 0);
@@ -49,6 +55,8 @@ class LocalRanks {
   std::size_t living(int attempt) const;
   /// Sends it to every rank of the attempt that is connected.
   void tell(const control::Message& message, int attempt);
+  /// A new order: nobody has taken it yet.
+  void forget_heard(std::initializer_list<control::RankHeard::What> orders);
   auto begin() { return ranks_.begin(); }
   auto end() { return ranks_.end(); }
   auto begin() const { return ranks_.begin(); }

@@ -37,6 +37,8 @@ class NodeSystem {
   virtual std::optional<double> cpu_seconds_of(pid_t) const { return {}; }
   /// As processes_of_rank().
   virtual std::vector<Leftover> processes_of_rank(int, int) const { return {}; }
+  /// As process_facts().
+  virtual std::optional<ProcessFacts> process(pid_t pid) const = 0;
   /// As dump_stacks().
   [[nodiscard]] virtual control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                                      std::function<void(std::string)> done) = 0;

@@ -111,6 +111,17 @@ int parent_of(int pid) {
   return parent;
 }
 
+std::optional<ProcessFacts> process_facts(int pid) {
+  std::istringstream in(state_of(pid));
+  char state = 'X';
+  ProcessFacts facts;
+  in >> state >> facts.parent;
+  std::string skipped;
+  for (int field = 5; field < 22; ++field) in >> skipped;
+  if (!(in >> facts.started) || state == 'Z' || state == 'X') return std::nullopt;
+  return facts;
+}
+
 std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node, int guardian) {
   std::map<int, RunProcess> ours;
   std::map<int, int> others;  // and their parents

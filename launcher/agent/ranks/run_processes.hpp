@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/agent/ranks/leftovers.hpp"
+#include "launcher/agent/ranks/speaker.hpp"
 #include "src/base/run_dir.hpp"
 
 namespace holdfast::launcher {
@@ -34,5 +35,7 @@ std::optional<RunProcess> process_said_by(const std::vector<std::string>& enviro
 bool lives_here(const RunDir& run);
 /// The parent of a process; -1: there is no such process.
 int parent_of(int pid);
+/// Nothing: it has ended, though its parent may not have waited for it.
+std::optional<ProcessFacts> process_facts(int pid);
 
 }  // namespace holdfast::launcher

@@ -185,7 +185,8 @@ TEST(Diagnosis, AFaultThatLastsExplainsALaterAttempt) {
 }
 
 TEST(Diagnosis, AKillThatItsAgentHasFoundToBeOfARankNeedsNoTime) {
-  EXPECT_EQ(diagnose({end(1, 137, 10)}, {sign(0, "oom_kill", 6.5, "oom_kill 0 -> 1", 1, 1)}).cause, "oom_kill");
+  EXPECT_EQ(diagnose({end(1, 137, 10)}, {sign(0, "oom_kill", 6.5, "oom_kill 0 -> 1", 1, 1)}).cause,
+            "oom_kill");
   EXPECT_EQ(diagnose({end(1, 137, 10)}, {sign(0, "oom_kill", 9.9, "oom_kill 0 -> 1", 1, 2)}).cause,
             "rank failed")
       << "another rank";

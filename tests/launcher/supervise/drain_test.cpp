@@ -37,8 +37,12 @@ TEST_F(DrainState, ADrainedRunTellsWhatHasToBeDoneAgain) {
   EXPECT_EQ(reason(10), "SIGTERM");
   EXPECT_THAT(reason(17), HasSubstr("steps 11 to 17 did not become durable"));
   EXPECT_EQ(drained(state, 17, std::nullopt).exit_code, 75);
-  EXPECT_THAT(drained(state, 17, end_after_signal(2, 6, 25)).why,
+  EXPECT_THAT(drained(state, 17, end_after_signal(2, 6, 6, 25)).why,
               HasSubstr("not known to Holdfast: 2 of 6 ranks had not ended 25.0 s after SIGTERM"));
+  EXPECT_THAT(end_after_signal(2, 6, 5, 25),
+              HasSubstr("25.0 s after the order to end (SIGTERM was sent to 5 of 6), and were killed"));
+  EXPECT_THAT(end_after_signal(0, 6, 5, 2), HasSubstr("within 2.0 s of SIGTERM"));
+  EXPECT_THAT(end_after_signal(0, 6, 0, 2), HasSubstr("within 2.0 s of the order to end"));
   state.drain->for_good = true;
   EXPECT_EQ(drained(state, 17, std::nullopt).exit_code, 93);
   EXPECT_TRUE(saves_are_known(state, false)) << "a checkpoint of it was seen";

@@ -18,14 +18,14 @@ constexpr Stage all_stages[] = {Stage::gathering, Stage::clearing, Stage::starti
 std::vector<OrderFacts> situations(Verb verb, Stage stage) {
   std::vector<OrderFacts> out;
   const bool evicts = verb == Verb::evict;
-  for (int bits = 0; bits < 1 << 8; ++bits)
+  for (int bits = 0; bits < 1 << 9; ++bits)
     for (const Role role : {Role::none, Role::gone, Role::leaving, Role::spare, Role::active})
       for (const PolicyAction then : {PolicyAction::stop, PolicyAction::shrink, PolicyAction::requeue,
                                       PolicyAction::substitute, PolicyAction::restart}) {
         if (!evicts && (role != Role::none || then != PolicyAction::stop)) continue;
         const auto bit = [bits](int n) { return (bits >> n & 1) != 0; };
-        out.push_back({stage, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6), bit(7), 40, 25, "n1",
-                       role, then, "no fit spare node is left"});
+        out.push_back({stage, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6), bit(7), bit(8), 40, 25,
+                       "n1", role, then, "no fit spare node is left"});
       }
   return out;
 }

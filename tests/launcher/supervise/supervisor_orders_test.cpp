@@ -31,6 +31,7 @@ TEST(Order, SaveSavesAndGoesOn) {
   ASSERT_TRUE(c.training(1));
   c.run(1.3);
   EXPECT_TRUE(order(c, Verb::save).taken);
+  c.tell(0, [](Supervisor& s) { s.rank_heard({0, 1, control::RankHeard::What::save}); });
   EXPECT_THAT(order(c, Verb::save).says, HasSubstr("under way"));
   const std::int64_t then = c.last("drain")["step"];
   ASSERT_TRUE(c.until([&] { return !c.leader->state().drain; }, 3));
@@ -38,6 +39,51 @@ TEST(Order, SaveSavesAndGoesOn) {
   EXPECT_THAT(std::string(c.last("drain")["reason"]), HasSubstr("mia@login"));
   EXPECT_EQ(c.all("drain").size(), 1u);
   EXPECT_FALSE(c.exit_code);
+}
+
+TEST(Order, IsTakenOnceTheProgramOfARankHasTakenIt) {
+  using What = control::RankHeard::What;
+  FakeCluster c({.save_s = 10});
+  ASSERT_TRUE(c.training(1));
+  const auto heard = [&](int rank, int attempt, What what) {
+    c.tell(0, [&](Supervisor& s) { s.rank_heard({rank, attempt, what}); });
+    c.run(0.1);
+  };
+  EXPECT_TRUE(order(c, Verb::save).taken);
+  EXPECT_TRUE(c.leader->untaken(Verb::save));
+  EXPECT_THAT(order(c, Verb::save).says, HasSubstr("none has taken the order yet"));
+  heard(1, 7, What::save);
+  heard(1, 1, What::stop);
+  heard(1, 1, What::sigterm);
+  EXPECT_TRUE(c.leader->untaken(Verb::save)) << "another attempt, another order";
+  heard(1, 1, What::save);
+  heard(2, 1, What::save);
+  EXPECT_FALSE(c.leader->untaken(Verb::save));
+  ASSERT_EQ(c.all("order_heard").size(), 1u);
+  EXPECT_EQ(c.last("order_heard")["rank"], 1);
+  c.new_leader(1);
+  c.run(1);
+  EXPECT_FALSE(c.leader->untaken(Verb::save)) << "it is on record";
+  EXPECT_TRUE(order(c, Verb::pause).taken);
+  EXPECT_TRUE(c.leader->untaken(Verb::pause));
+  heard(0, 1, What::pause);
+  EXPECT_FALSE(c.leader->untaken(Verb::pause));
+  order(c, Verb::resume);
+  order(c, Verb::pause);
+  EXPECT_TRUE(c.leader->untaken(Verb::pause)) << "a new order";
+}
+
+TEST(Order, ToStopThatNoRankTakesIsSaidAtTheEnd) {
+  for (const bool taken : {false, true}) {
+    FakeCluster c({.drain_s = 5, .save_s = 100});
+    ASSERT_TRUE(c.training(1));
+    EXPECT_TRUE(order(c, Verb::stop).taken);
+    EXPECT_TRUE(c.leader->untaken(Verb::stop));
+    if (taken) c.tell(0, [](Supervisor& s) { s.rank_heard({3, 1, control::RankHeard::What::stop}); });
+    ASSERT_TRUE(over(c, 20));
+    const std::string why = c.result()["why"];
+    EXPECT_EQ(why.find("no rank has said that it took the order to end") == std::string::npos, taken) << why;
+  }
 }
 
 TEST(Order, StopSavesAndIsNotQueuedAgain) {

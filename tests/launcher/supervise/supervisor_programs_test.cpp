@@ -348,6 +348,8 @@ TEST(Programs, AreNotWaitedForLongerThanThat) {
   ASSERT_TRUE(runs(c, 1));
   EXPECT_THAT(give_order(c, Verb::stop).says, HasSubstr("SIGTERM and 25 s"));
   for (const int rank : {0, 1, 2, 3}) c.end_rank(rank, 0);
+  for (int rank = 0; rank < 6; ++rank)
+    c.tell(rank / 2, [&](Supervisor& s) { s.rank_heard({rank, 1, control::RankHeard::What::sigterm}); });
   EXPECT_FALSE(over(c, 24));
   ASSERT_TRUE(over(c, 2));
   EXPECT_EQ(c.exit_code, 93);

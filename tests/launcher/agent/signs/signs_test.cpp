@@ -90,7 +90,8 @@ TEST_F(SignsTest, AKillIsClaimedByTheRankThatItTook) {
   EXPECT_THAT(signs.at_exit(4, 1, 137, ""), IsEmpty()) << "one kill, one rank";
   put("memory.events", "oom_kill 3\n");
   EXPECT_THAT(kinds(signs.at_exit(5, 1, 137, "")), ElementsAre("oom_kill of 5"));
-  EXPECT_THAT(kinds(signs.at_exit(6, 1, -1, "")), ElementsAre("oom_kill of 6")) << "nobody knows how it ended";
+  EXPECT_THAT(kinds(signs.at_exit(6, 1, -1, "")), ElementsAre("oom_kill of 6"))
+      << "nobody knows how it ended";
 }
 
 TEST_F(SignsTest, SignsCarryTheAttemptThatTheyBelongTo) {
@@ -121,7 +122,8 @@ TEST_F(SignsTest, LastWordsAreTheTellingLine) {
   ASSERT_THAT(kinds(found), ElementsAre("log_tail of 7"));
   EXPECT_EQ(found[0].text, "RuntimeError: CUDA error: uncorrectable ECC error encountered");
   EXPECT_EQ(found[0].code, 1);
-  EXPECT_THAT(signs.at_exit(7, 1, 137, log_tail(folder_ / "log")), IsEmpty()) << "a killed process says nothing";
+  EXPECT_THAT(signs.at_exit(7, 1, 137, log_tail(folder_ / "log")), IsEmpty())
+      << "a killed process says nothing";
   EXPECT_EQ(log_tail(folder_ / "no such log"), "");
   put("log", std::string(20000, 'x') + "\nthe end\n");
   EXPECT_EQ(log_tail(folder_ / "log"), "\nthe end\n") << "whole lines";
