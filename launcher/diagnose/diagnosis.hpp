@@ -60,8 +60,8 @@ struct Diagnosis {
 /// those of earlier attempts (may_explain()). Without ends, of any attempt. Victims are not blamed: ranks
 /// that ended after the first failure because of it (SIGTERM, SIGKILL by the agent, a broken connection).
 /// Without any explanation the first end is the diagnosis. Signs of nodes without ranks (spares) do not
-/// belong in `signs`; Xids of the whole job do, for those of an NVLink that recur. `past`: the Xids of earlier
-/// attempts. `names` of nodes, for the texts; empty: their indices.
+/// belong in `signs`; Xids of the whole job do, for those of an NVLink that recur. `past`: the Xids of
+/// earlier attempts. `names` of nodes, for the texts; empty: their indices.
 Diagnosis diagnose(const std::vector<RankEnd>& ends, const std::vector<SeenSign>& signs,
                    const std::vector<std::string>& names = {}, const std::vector<PastXid>& past = {});
 

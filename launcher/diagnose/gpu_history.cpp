@@ -150,13 +150,14 @@ void GpuHistory::assess_nvlink(std::size_t at, GpuAssessment& out) const {
   std::vector<double> times;
   bool others = false;
   for (std::size_t i = 0; i < signs_.size(); ++i) {
-    const auto& [kind, rank, code, age_ms, text] = signs_[i].sign;
-    const bool xid = kind == "xid" && same_gpu(at, i);
+    const control::Sign& sign = signs_[i].sign;
+    const bool xid = sign.kind == "xid" && same_gpu(at, i);
     if (beside(at, i, beside_s) && signs_[i].node == signs_[at].node)
-      others = others || kind == "nvlink_error" ||
-               (xid && code != nvlink_error && action_of_xid(static_cast<int>(code)) >= XidAction::restart);
-    if (!xid || code != nvlink_error || signs_[i].at > signs_[at].at) continue;
-    if (const auto before = nvlink_fault_in(text); before && same_fault(*fault, *before))
+      others = others || sign.kind == "nvlink_error" ||
+               (xid && sign.code != nvlink_error &&
+                action_of_xid(static_cast<int>(sign.code)) >= XidAction::restart);
+    if (!xid || sign.code != nvlink_error || signs_[i].at > signs_[at].at) continue;
+    if (const auto before = nvlink_fault_in(sign.text); before && same_fault(*fault, *before))
       times.push_back(signs_[i].at);
   }
   std::sort(times.begin(), times.end());

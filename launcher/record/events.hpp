@@ -124,15 +124,17 @@ struct AttemptPlanned {
   std::string answer, because;
   double wait_s = 0;
 
-  static constexpr auto fields =
-      std::tuple(required("attempt", &AttemptPlanned::attempt, "its number"),
-                 required("placement", &AttemptPlanned::placement, "node of each slot"),
-                 expected("answer", &AttemptPlanned::answer,
-                          "`restart`, `substitute`, `shrink` or `requeue` (an attempt that only saves)"),
-                 expected("because", &AttemptPlanned::because,
-                          "the row of the table of decisions (`launcher/supervise/policy.cpp`)"),
-                 if_set("wait_s", &AttemptPlanned::wait_s,
-                        "that the start waits, after attempts that the infrastructure ended or that failed at their start", "s"));
+  static constexpr auto fields = std::tuple(
+      required("attempt", &AttemptPlanned::attempt, "its number"),
+      required("placement", &AttemptPlanned::placement, "node of each slot"),
+      expected("answer", &AttemptPlanned::answer,
+               "`restart`, `substitute`, `shrink` or `requeue` (an attempt that only saves)"),
+      expected("because", &AttemptPlanned::because,
+               "the row of the table of decisions (`launcher/supervise/policy.cpp`)"),
+      if_set(
+          "wait_s", &AttemptPlanned::wait_s,
+          "that the start waits, after attempts that the infrastructure ended or that failed at their start",
+          "s"));
 };
 
 struct AttemptStarted {

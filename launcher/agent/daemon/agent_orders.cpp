@@ -46,8 +46,7 @@ void Agent::from_leader(const LeaderToAgent& message) {
                    ranks_.tell(outcome, outcome.attempt);
                  },
                  [&](const Drain& drain) {
-                   if (drain_ != drain)
-                     ranks_.forget_heard({RankHeard::What::save, RankHeard::What::stop});
+                   if (drain_ != drain) ranks_.forget_heard({RankHeard::What::save, RankHeard::What::stop});
                    drain_ = drain;
                    ranks_.tell(drain, leadership_.attempt());
                    if (drain.stop) ask_ranks_to_end();

@@ -1,6 +1,6 @@
 #pragma once
-// Who speaks for a rank. The address and the key of a rank are in its environment, which every process that it
-// starts inherits: a worker that loads data, too, may open the client. One process is heard. Pure.
+// Who speaks for a rank. The address and the key of a rank are in its environment, which every process that
+// it starts inherits: a worker that loads data, too, may open the client. One process is heard. Pure.
 #include <sys/types.h>
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace holdfast::launcher {
 
 /// A process, whose pid the kernel may give to another one later.
 struct ProcessId {
-  pid_t pid = 0;             ///< not positive: it cannot be seen from here, and this is what it says of itself
+  pid_t pid = 0;  ///< not positive: it cannot be seen from here, and this is what it says of itself
   std::int64_t started = 0;  ///< in ticks since the node's start
   bool operator==(const ProcessId&) const = default;
 };

@@ -22,7 +22,7 @@ int node_of_rank(FakeCluster& c, int rank) { return c.leader->placement()[rank /
 /// The rank ends with 1, just after its GPU has shown an Xid.
 void fail_by_xid(FakeCluster& c, int rank, int xid, const std::string& text) {
   const int n = node_of_rank(c, rank);
-  c.tell(n, [n, xid, text](Supervisor& s) { s.node_signs(n, {{{"xid", -1, xid, 0, text}}}); });
+  c.tell(n, [n, xid, text](Supervisor& s) { s.node_signs(n, {{{"xid", -1, xid, 0, text, s.attempt()}}}); });
   c.end_rank(rank, 1);
 }
 const std::string page_fault = "NVRM: Xid (PCI:0000:3b:00): 31, pid=7, MMU Fault",
@@ -110,7 +110,7 @@ TEST(Signs, OneThatHasEvictedEnoughLeavesTheNextNodeInTraining) {
   FakeCluster c(setup);
   ASSERT_TRUE(c.training(1));
   const auto failing = [&](int n, const char* kind) {
-    c.tell(n, [n, kind](Supervisor& s) { s.node_signs(n, {{{kind, -1, 0, 0, "GPU 3"}}}); });
+    c.tell(n, [n, kind](Supervisor& s) { s.node_signs(n, {{{kind, -1, 0, 0, "GPU 3", s.attempt()}}}); });
   };
   failing(0, "row_remap_failure");
   ASSERT_TRUE(c.training(2));

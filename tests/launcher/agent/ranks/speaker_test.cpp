@@ -14,8 +14,8 @@
 namespace holdfast::launcher {
 namespace {
 
-/// The agent is 10; it has started the script 20, that the program 30, and that its workers 40 and 50, the second
-/// one through a server 45. 60 is beside the program.
+/// The agent is 10; it has started the script 20, that the program 30, and that its workers 40 and 50, the
+/// second one through a server 45. 60 is beside the program.
 class Speaker : public testing::Test {
  protected:
   std::map<pid_t, ProcessFacts> table{{10, {1, 1}},  {20, {10, 2}}, {30, {20, 3}}, {40, {30, 4}},
