@@ -1,8 +1,10 @@
 // `holdfast submit` with command lines of a user and fake SLURM tools.
 #include <gmock/gmock.h>
+#include <stdlib.h>
 
 #include <chrono>
 
+#include "src/base/env.hpp"
 #include "src/base/files.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/base/subprocess.hpp"
@@ -161,6 +163,49 @@ TEST_F(SubmitCommand, a_live_job_keeps_its_directory) {
   EXPECT_THAT(again.out, IsEmpty());
   tools.answer("squeue", test::FakeTools::captured("job_cancelled.txt"));
   EXPECT_EQ(submit({}).status, 0);
+}
+
+TEST_F(SubmitCommand, a_job_may_wait_for_the_one_that_has_the_run) {
+  ASSERT_EQ(submit({}).status, 0);
+  const std::string owner = files::read_text(run.owner());
+  const auto done = submit({"-p", "gpu", "--", "--dependency=afterany:1"});
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(tools.calls(), HasSubstr("\n--dependency=afterany:1\n"));
+  EXPECT_EQ(files::read_text(run.owner()), owner);
+  const auto other = submit({"--set", "train.steps=7", "--", "--dependency=singleton"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("steps = 7"));
+  const auto elsewhere = submit({"--", "--dependency=afterany:9"});
+  EXPECT_EQ(elsewhere.status, 2);
+  EXPECT_THAT(elsewhere.err, HasSubstr("let this job wait for it with '-- --dependency=afterany:1'"));
+}
+
+TEST_F(SubmitCommand, fits_the_notice_to_the_time_limit) {
+  for (const char* verb : {"plan", "submit"}) {
+    const auto none = call(verb, {"-t", "1"});
+    EXPECT_EQ(none.status, 2) << verb;
+    EXPECT_THAT(none.err, HasSubstr("a time limit of 60 s leaves no time to train"));
+  }
+  EXPECT_FALSE(files::is_there(run.path));
+  const auto shorter = submit({"--dry-run", "--", "--time=3"});
+  EXPECT_THAT(shorter.out, HasSubstr("#SBATCH --signal=B:USR1@60\n"));
+  EXPECT_THAT(shorter.err, HasSubstr("SLURM tells the run to save 60 to 120 s before it, not 120 to 180 s"));
+  EXPECT_THAT(submit({"--dry-run", "-t", "30"}).out, HasSubstr("#SBATCH --signal=B:USR1@120\n"));
+}
+
+TEST_F(SubmitCommand, says_which_variables_of_the_shell_it_leaves_out) {
+  env::set("SBATCH_NO_REQUEUE", "1");
+  env::set("SBATCH_TIMELIMIT", "1");
+  const auto limited = submit({});
+  EXPECT_EQ(limited.status, 2) << "sbatch reads that one";
+  EXPECT_THAT(limited.err, HasSubstr("a time limit of 60 s leaves no time to train"));
+  ::unsetenv("SBATCH_TIMELIMIT");
+  for (const char* verb : {"plan", "submit"}) {
+    const auto done = call(verb, {});
+    EXPECT_EQ(done.status, 0) << done.err;
+    EXPECT_THAT(done.out + done.err, HasSubstr("sbatch does not get SBATCH_NO_REQUEUE of your shell"));
+  }
+  ::unsetenv("SBATCH_NO_REQUEUE");
 }
 
 TEST_F(SubmitCommand, without_slurmctld_nothing_is_touched) {
