@@ -145,6 +145,21 @@ struct AttemptStarted {
   static constexpr auto fields = std::tuple(required("attempt", &AttemptStarted::attempt));
 };
 
+struct OldRanksRemain {
+  static constexpr About about{
+      "old_ranks_remain", Chapter::attempts,
+      "killed ranks of older attempts have not ended on half of the nodes or more: no "
+      "node is blamed, and the start waits"};
+  int attempt = 0;
+  std::vector<std::string> nodes;
+  std::string evidence;
+
+  static constexpr auto fields =
+      std::tuple(required("attempt", &OldRanksRemain::attempt, "that is to start"),
+                 required("nodes", &OldRanksRemain::nodes, "where they are"),
+                 required("evidence", &OldRanksRemain::evidence, "what they wait for"));
+};
+
 struct StateChosen {
   static constexpr About about{
       "state_chosen", Chapter::attempts,
@@ -612,7 +627,7 @@ struct UnknownEvent {
 
 using Event =
     std::variant<events::LeaderElected, events::SettingsChanged, events::SharedReturned,
-                 events::AttemptPlanned, events::StateChosen, events::AttemptStarted,
+                 events::AttemptPlanned, events::OldRanksRemain, events::StateChosen, events::AttemptStarted,
                  events::PlacementVerified, events::AttemptAdopted, events::Restored, events::FirstStep,
                  events::RankExited, events::AttemptEnded, events::FinalState, events::NodeLost,
                  events::NodeReturned, events::NodeSuspected, events::EvictionOrdered, events::NodeEvicted,

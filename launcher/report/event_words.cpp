@@ -39,6 +39,9 @@ struct InWords {
   std::string operator()(const events::SilentCorruption& e) const {
     return fmt::format("silent corruption at step {} ({}): {}", e.step, e.check, e.evidence);
   }
+  std::string operator()(const events::OldRanksRemain& e) const {
+    return fmt::format("the start of attempt {} waits: {}", e.attempt, e.evidence);
+  }
   std::string operator()(const events::SharedReturned& e) const {
     return fmt::format("the run directory did not take what was written for {:.1f} s: {}", e.gone_s,
                        e.evidence);

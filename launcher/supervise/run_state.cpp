@@ -49,7 +49,12 @@ class Fold {
   void operator()(const events::StateChosen& e) const {
     if (auto* a = attempt(e.attempt)) a->begins_from = {e.step, e.of_attempt};
   }
-  void operator()(const events::AttemptStarted&) const {}
+  void operator()(const events::OldRanksRemain& e) const {
+    if (auto* a = attempt(e.attempt)) a->waits_for = e.evidence;
+  }
+  void operator()(const events::AttemptStarted& e) const {
+    if (auto* a = attempt(e.attempt)) a->waits_for.clear();
+  }
   void operator()(const events::PlacementVerified& e) const {
     if (auto* a = attempt(e.attempt)) a->launched_s = at_.unix - a->planned_at;
   }

@@ -52,6 +52,7 @@ struct AttemptRecord {
   std::int64_t last_step = 0;                 ///< optimizer steps done when it ended
   std::int64_t durable_before = -1;           ///< newest durable step when it was planned
   StateName begins_from;                      ///< in the memory of nodes; step -1: in none
+  std::string waits_for;                      ///< old ranks that have not ended; "": its start waits for none
 };
 
 /// How a run or its allocation ended.

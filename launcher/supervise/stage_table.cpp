@@ -32,6 +32,8 @@ const StageTable& stage_table() {
     {{gathering}, Trigger::nothing_runs,              Effect::plan_first},
 
     {{clearing},  Trigger::node_not_cleared,          Effect::lose_nodes},
+    {{clearing},  Trigger::most_not_cleared,          Effect::record_old_ranks,     {}, goes_on},
+    {{clearing},  Trigger::clearing_overdue,          Effect::end_attempt},
     {{clearing},  Trigger::state_open,                Effect::choose_state,         {}, goes_on},
     {{clearing},  Trigger::all_cleared,               Effect::launch,               starting},
 

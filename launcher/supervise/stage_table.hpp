@@ -37,7 +37,9 @@ enum class Trigger {
   attempt_whole,   ///< every rank of a live attempt is there, and none of its nodes is lost
   attempt_broken,  ///< ranks of a live attempt did not come, or a node of it is lost
   nothing_runs,    ///< no attempt is live
-  node_not_cleared,  ///< a node could not end its old ranks in time
+  node_not_cleared,  ///< a node could not end its old ranks in time, and most others have ended theirs
+  most_not_cleared,  ///< half of the nodes or more could not, and it is not on record yet
+  clearing_overdue,  ///< the same for longer than the infrastructure may take
   state_open,        ///< nodes have states in their memory, and it is open which one the attempt starts from
   all_cleared,       ///< no rank of an older attempt is left, and the wait after a setback is over
   signalled_ended,   ///< the ranks got SIGTERM because the run is to end, and all have ended
@@ -75,6 +77,7 @@ enum class Effect {
   tell_outcome,
   resign,
   lose_nodes,
+  record_old_ranks,
   take_node_back,
   check_spares,
   adopt,

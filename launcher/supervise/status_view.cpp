@@ -193,6 +193,7 @@ std::string from_record(const StatusFacts& f) {
                                             : "saving, then",
                        s.drain->what.reason);
   if (a.ended_at) return "between attempts";
+  if (!a.waits_for.empty()) return "waiting: " + a.waits_for;
   if (!s.evicting.empty()) return "saving, then going on without " + s.evicting.begin()->first;
   if (s.paused) return untaken(f, "pause") ? "told to hold, which no rank has taken yet" : "paused";
   if (a.first_step_at) return "training";

@@ -11,8 +11,6 @@
 namespace holdfast::launcher {
 namespace {
 
-// An agent that cannot end its old ranks in this time is lost.
-constexpr double clear_limit_s = 15;
 // A leader without a majority for so long resigns: other agents, or SLURM, may go on without it.
 constexpr double minority_limit_s = 120;
 // Agents send heartbeats several times a second, the own one too. If none at all came for so long, this
@@ -42,6 +40,7 @@ Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, int
       unix_offset_(unix_now - now),
       stage_since_(now),
       nodes_(names_of(roster_), limits_, now),
+      clear_(limits_),
       attempt_(roster_.ranks_per_node, facts_.own_trainer, 1e-3 * limits_.heartbeat_ms,
                placement_to_begin_with(roster_, state_)),
       failures_(names_of(roster_)),
@@ -69,6 +68,7 @@ void Supervisor::at(double now) {
 void Supervisor::extend_deadlines(double seconds) {
   stage_since_ = std::min(stage_since_ + seconds, now_);
   nodes_.extend_deadlines(seconds, now_);
+  clear_.extend_deadlines(seconds, now_);
   attempt_.extend_deadlines(seconds, now_);
   failures_.extend_deadlines(seconds, now_);
   hangs_.extend_deadlines(seconds, now_);
@@ -127,7 +127,15 @@ std::optional<Failure> Supervisor::found(Trigger trigger) {
     case Trigger::nothing_runs:
       return when(!state_.attempt_live());
     case Trigger::node_not_cleared:
+      if (uncleared() != ClearWatch::Finding::node || !nodes_.majority(state_.lost, now_))
+        return std::nullopt;
       return uncleared_node();
+    case Trigger::most_not_cleared:
+      return when(state_.attempts.back().waits_for.empty() &&
+                  (uncleared() == ClearWatch::Finding::most || uncleared() == ClearWatch::Finding::overdue));
+    case Trigger::clearing_overdue:
+      if (uncleared() != ClearWatch::Finding::overdue) return std::nullopt;
+      return old_ranks_stay();
     case Trigger::state_open:
       return when(!ladder_.settled() && all_cleared());
     case Trigger::all_cleared:
@@ -185,16 +193,31 @@ std::optional<Failure> Supervisor::broken_attempt() const {
   return failure;
 }
 
-std::optional<Failure> Supervisor::uncleared_node() const {
-  const auto slow = std::find_if(placement().begin(), placement().end(),
-                                 [this](int n) { return !nodes_.has_cleared(n, attempt()); });
-  if (slow == placement().end() || order_waits_ || now_ - stage_since_ <= clear_limit_s ||
-      !nodes_.majority(state_.lost, now_))
-    return std::nullopt;
+ClearWatch::Finding Supervisor::uncleared() {
+  if (order_waits_) return ClearWatch::Finding::nothing;
+  return clear_.judge(static_cast<int>(uncleared_nodes().size()), static_cast<int>(placement().size()),
+                      stage_since_, state_.setback_s, now_);
+}
+
+Failure Supervisor::uncleared_node() const {
   Failure failure;
-  failure.node = *slow;
+  failure.node = uncleared_nodes().front();
   failure.silent_s = now_ - stage_since_;
-  failure.evidence = fmt::format("{} could not end its old ranks within {} s", name(*slow), clear_limit_s);
+  failure.evidence = fmt::format("{} could not end its old ranks within {} s{}", name(failure.node),
+                                 limits_.clear_s, clear_.why(failure.node, attempt()));
+  return failure;
+}
+
+/// The next job may get other nodes, and SLURM ends what is left on these, or drains them.
+Failure Supervisor::old_ranks_stay() const {
+  Failure failure;
+  failure.kind = Failure::Kind::start_failed;
+  failure.cause = "old ranks remain";
+  failure.blame = Blame::shared;
+  failure.evidence = fmt::format("{}, after {:.0f} s", old_ranks(), now_ - stage_since_);
+  failure.advice =
+      "find out why the file system or driver that they wait for does not answer: a process that waits in "
+      "the kernel cannot be killed";
   return failure;
 }
 
@@ -266,6 +289,12 @@ void Supervisor::carry_out(const StageRow& row, const Failure& failure) {
       lose(failure.node < 0 ? silent_nodes()
                             : std::vector{SilentNode{failure.node, failure.silent_s, failure.evidence}});
       break;
+    case Effect::record_old_ranks: {
+      std::vector<std::string> names;
+      for (const int n : uncleared_nodes()) names.push_back(name(n));
+      record(events::OldRanksRemain{attempt(), std::move(names), old_ranks()});
+      break;
+    }
     case Effect::take_node_back:
       record(events::NodeReturned{name(failure.node),
                                   "its agent answers and has ended its old ranks: the node is a spare again, "

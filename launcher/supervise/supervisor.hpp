@@ -8,6 +8,7 @@
 // clang-format off
 //   keeps           what                                        says                         of what
 //   node_watch      agents: heartbeats, silence, majority       attempt_end, attempt_plan    what is recorded of an attempt
+//   clear_watch     nodes whose old ranks have not ended
 //   attempt_watch   ranks: starts, steps, ends                  drain                        saves, evictions, the end of a run
 //   failure_watch   a failure until its diagnosis; signs        silent_corruption            what is not trusted any more
 //   hang_watch      pace, hangs                                 node_list                    all nodes, for `ctl spares`
@@ -19,6 +20,7 @@
 #include "launcher/plan/shrink.hpp"
 #include "launcher/supervise/actions.hpp"
 #include "launcher/supervise/attempt_watch.hpp"
+#include "launcher/supervise/clear_watch.hpp"
 #include "launcher/supervise/failure_watch.hpp"
 #include "launcher/supervise/hang_watch.hpp"
 #include "launcher/supervise/node_watch.hpp"
@@ -61,6 +63,7 @@ class Supervisor {
   void agent_unreached(int node, const std::string& why);  ///< the last reason why there is no connection
   void kernel_answered(int node, double at);  ///< it acknowledged what it was sent, its agent or not
   void cleared(int node, int attempt);
+  void processes_left(int node, const control::ProcessesLeft& what);
   void states_sealed(int node, int attempt,
                      const std::vector<control::SealedState>& what);  ///< before cleared()
   void state_fetched(int node, const control::StateFetched& what);
@@ -111,7 +114,9 @@ class Supervisor {
   // supervisor.cpp: what is found in a stage, and what follows
   std::optional<Failure> found(Trigger trigger);
   std::optional<Failure> broken_attempt() const;
-  std::optional<Failure> uncleared_node() const;
+  ClearWatch::Finding uncleared();
+  Failure uncleared_node() const;
+  Failure old_ranks_stay() const;
   std::optional<Failure> overdue_start() const;
   std::optional<Failure> hang();
   Failure diagnosed() const { return failures_.diagnosed(placement(), past_xids(state_, roster_)); }
@@ -164,6 +169,8 @@ class Supervisor {
   std::vector<NodeView> views() const;
   bool has_spare_for(int node) const;
   std::vector<SilentNode> silent_nodes() const;
+  std::vector<int> uncleared_nodes() const;
+  std::string old_ranks() const;
   double hours_left() const;
 
   Roster roster_;
@@ -179,6 +186,7 @@ class Supervisor {
   bool order_waits_ = false;  ///< the ClearAll or Launch of this stage has not been sent yet
   double launch_at_ = 0;      ///< no launch before, after starts that failed
   NodeWatch nodes_;
+  ClearWatch clear_;
   AttemptWatch attempt_;
   FailureWatch failures_;
   HangWatch hangs_;

@@ -189,9 +189,29 @@ int Supervisor::lost_in_placement() const {
   return gone == placement().end() ? -1 : *gone;
 }
 
-bool Supervisor::all_cleared() const {
-  return std::all_of(placement().begin(), placement().end(),
-                     [this](int n) { return nodes_.has_cleared(n, attempt()); });
+bool Supervisor::all_cleared() const { return uncleared_nodes().empty(); }
+
+std::vector<int> Supervisor::uncleared_nodes() const {
+  std::vector<int> out;
+  for (const int n : placement())
+    if (!nodes_.has_cleared(n, attempt())) out.push_back(n);
+  return out;
+}
+
+/// Where they are, and what one of them waits for.
+std::string Supervisor::old_ranks() const {
+  constexpr std::size_t named = 8;
+  const auto nodes = uncleared_nodes();
+  std::vector<std::string> names;
+  std::string why;
+  for (const int n : nodes) {
+    if (names.size() < named) names.push_back(name(n));
+    if (const auto said = clear_.why(n, attempt()); why.empty() && !said.empty())
+      why = fmt::format("; on {}{}", name(n), said);
+  }
+  if (nodes.size() > named) names.emplace_back("...");
+  return fmt::format("old ranks have not ended on {} of {} nodes ({}){}", nodes.size(), placement().size(),
+                     fmt::join(names, ", "), why);
 }
 
 bool Supervisor::ranks_hear() const {

@@ -49,6 +49,8 @@ void Supervisor::cleared(int n, int attempt) {
   report(Trigger::node_back, node);
 }
 
+void Supervisor::processes_left(int n, const control::ProcessesLeft& what) { clear_.left(n, what); }
+
 void Supervisor::states_sealed(int n, int attempt, const std::vector<control::SealedState>& what) {
   if (attempt == this->attempt() && stage_ == Stage::clearing) ladder_.has(n, what);
 }

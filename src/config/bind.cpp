@@ -167,6 +167,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "report it, or substitute its node");
   t.add("supervise.stop_s", &C::supervise, &Supervise::stop_s,
         "ranks asked to end get so long before SIGKILL", at_least(0));
+  t.add("supervise.clear_s", &C::supervise, &Supervise::clear_s,
+        "a node that cannot end killed ranks for so long is lost, if most others can", at_least(1));
   t.add("supervise.max_restarts", &C::supervise, &Supervise::max_restarts,
         "attempts that may end by a fault of the program between two checkpoints", at_least(0));
   t.add("supervise.max_same_step", &C::supervise, &Supervise::max_same_step,

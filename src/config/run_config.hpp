@@ -107,6 +107,8 @@ struct Supervise {
   double straggler_ratio = 1.5;  ///< own compute time of a step over the ranks' median that makes a straggler
   OnStraggler on_straggler = OnStraggler::report;
   int stop_s = 10;         ///< ranks asked to end get so long before SIGKILL
+  int clear_s = 60;        ///< a node on which killed ranks are still there after so long is lost, if most
+                           ///< other nodes have ended theirs
   int max_restarts = 100;  ///< attempts that the program may end between two checkpoints
   int max_same_step = 3;  ///< attempts in a row that the program may end at one step with one error (exit 93)
   int max_without_checkpoint = 10;  ///< attempts in a row that the program may end without a new step or a

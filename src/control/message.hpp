@@ -225,6 +225,12 @@ struct Cleared {
   int mover = 0;      ///< port of its mover; 0: it has none
   std::vector<SealedState> sealed = {};
 };
+/// Agent to leader: processes of lower attempts have been killed and are still there. Told some time after
+/// Clear, and again while they are.
+struct ProcessesLeft {
+  int attempt = 0;  ///< that is to start
+  std::string why;  ///< what they wait for, in words
+};
 /// Leader to agent: have the state (step, of_attempt) of these ranks on this node. Answered by StateFetched.
 struct FetchState {
   struct From {
@@ -342,14 +348,14 @@ using Message =
     std::variant<Hello, RankStarted, RankProgress, RankMetrics, RankWaits, RankRestored, RankVote, RankSealed,
                  NodeVotes, RankFinished, RankFailed, RankExited, RankFlight, RankSeen, RankDoubt, RankHeard,
                  Taken, NotSpeaker, CommitOutcome, Pause, Inject, PmixRank, PmixFence, PmixFenced,
-                 PmixQuestion, PmixPublished, PmixRepeat, Beat, LeaderBeat, Clear, Cleared, FetchState,
-                 StateFetched, StartRanks, NodeSigns, NodeHealth, CheckNode, DumpStacks, Stacks, Finish,
-                 Drain, Order, OrderTaken, Answer>;
+                 PmixQuestion, PmixPublished, PmixRepeat, Beat, LeaderBeat, Clear, Cleared, ProcessesLeft,
+                 FetchState, StateFetched, StartRanks, NodeSigns, NodeHealth, CheckNode, DumpStacks, Stacks,
+                 Finish, Drain, Order, OrderTaken, Answer>;
 
 // What each end may be sent. decode() refuses whatever else comes, and the receiver visits every alternative.
 using AgentToLeader =
-    std::variant<Beat, Cleared, StateFetched, RankStarted, RankWaits, RankRestored, NodeVotes, RankDoubt,
-                 RankFlight, RankSeen, RankHeard, RankFinished, RankFailed, RankExited, PmixFence,
+    std::variant<Beat, Cleared, ProcessesLeft, StateFetched, RankStarted, RankWaits, RankRestored, NodeVotes,
+                 RankDoubt, RankFlight, RankSeen, RankHeard, RankFinished, RankFailed, RankExited, PmixFence,
                  PmixQuestion, PmixPublished, NodeSigns, NodeHealth, Stacks, Drain, Order>;
 using LeaderToAgent =
     std::variant<LeaderBeat, Clear, FetchState, StartRanks, PmixFenced, PmixQuestion, PmixPublished,

@@ -354,6 +354,13 @@ void fields(auto& f, Is<Cleared> auto& m) {
   f("sealed", m.sealed, up_to(4 * max_local_ranks, Object{}));
 }
 
+template <>
+inline constexpr const char* name_on_wire<ProcessesLeft> = "processes_left";
+void fields(auto& f, Is<ProcessesLeft> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("why", m.why, a_text);
+}
+
 void fields(auto& f, Is<FetchState::From> auto& m) {
   f("rank", m.rank, a_rank);
   f("node", m.node, a_name);

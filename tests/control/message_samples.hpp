@@ -100,6 +100,8 @@ inline const std::vector<std::pair<Message, std::string>>& samples() {
       {Clear{3, 2}, R"({"m":"clear","term":3,"attempt":2})"},
       {Cleared{2, 29502, 40123, {{7, 400, 2, 16, true}}},
        R"({"m":"cleared","attempt":2,"free_port":29502,"mover":40123,"sealed":[{"rank":7,"step":400,"attempt":2,"world":16,"copy":true}]})"},
+      {ProcessesLeft{2, "2 processes have not ended"},
+       R"({"m":"processes_left","attempt":2,"why":"2 processes have not ended"})"},
       {StartRanks{3,
                   2,
                   1,

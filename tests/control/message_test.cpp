@@ -201,6 +201,7 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
       {"sealed", {{"rank", rank_field}, {"attempt", count}, {"step", step}}},
       {"cleared", {{"attempt", count}, {"free_port", port}, {"mover", port}, {"sealed", list(16384)}}},
       {"fetch_state", {{"attempt", count}, {"step", step}, {"of_attempt", count}, {"from", list(4096)}}},
+      {"processes_left", {{"attempt", count}, {"why", text(12288)}}},
       {"state_fetched",
        {{"attempt", count},
         {"step", step},

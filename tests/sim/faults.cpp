@@ -202,7 +202,10 @@ void World::fault() {
       return;
     case 16:
       count("processes cannot be ended");
-      return random.chance(0.5) ? here.let_end() : void(here.clears = false);
+      if (random.chance(0.5)) return here.let_end();
+      for (const bool all = random.chance(0.3); auto& other : nodes)
+        if (other.get() == &here || (all && random.chance(0.8))) other->clears = false;
+      return;
     case 17: {
       count("ranks cannot be started");
       const bool all = random.chance(0.5);

@@ -160,6 +160,8 @@ void World::heard(const ProcessPtr& process, int from, const std::string& line) 
     return;
   }
   if (name == "beat") terms_[process->term].beats[from].push_back(timeline.now);
+  if (name == "cleared")
+    terms_[process->term].cleared[from].emplace_back(decode<Cleared>(line, why)->attempt, timeline.now);
   const auto* agent = live_agent(process->node);
   if (agent && agent->leading())
     ++coverage.pairs[{name_of(agent->leading()->supervisor().stage()), std::string(name)}];
@@ -225,6 +227,18 @@ void World::check_decision(const Term& term, const LogEntry& entry) const {
       reached += heard(n, at - 1e-3 * config.supervise.node_silence_ms);
     }
     expect(2 * reached >= voters, "a leader that reaches fewer than half declares no node lost");
+    if (lost->evidence.find("could not end its old ranks") == std::string::npos) return;
+    const AttemptRecord& starts = term.state.attempts.back();
+    const double since = at - config.supervise.clear_s;
+    int uncleared = 0;
+    for (const auto& node : starts.placement) {
+      const auto told = term.cleared.find(roster.node_called(node));
+      uncleared += told == term.cleared.end() || std::ranges::none_of(told->second, [&](const auto& cleared) {
+                     return cleared.first >= starts.number && cleared.second <= since + slack;
+                   });
+    }
+    expect(2 * uncleared < static_cast<int>(starts.placement.size()),
+           "a node is lost for its old ranks only when most others had ended theirs for long");
   } else if (const auto* promoted = std::get_if<events::SparePromoted>(&entry.event)) {
     expect(heard(roster.node_called(promoted->to), 0), "a spare that was never heard of gets no slot");
   }

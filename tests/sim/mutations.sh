@@ -26,7 +26,9 @@ attempts are not counted on     | launcher/supervise/supervisor_effects.cpp  | s
 state in doubt is trusted       | launcher/supervise/supervisor_effects.cpp  | s/placement(), state_.trusted_step,/placement(), -1,/
 failed starts end the run       | launcher/supervise/budget_table.cpp        | /case Kind::leader_changed:/,/return/ s/return CauseKind::infrastructure;/return CauseKind::program;/
 lines that came too late count  | launcher/supervise/valid_events.cpp        | s/term = first->after->term;/term = seq = INT32_MAX;/
-clears before ranks have ended   | launcher/agent/daemon/agent_orders.cpp       | s/if (end_older(clearing_, SIGKILL, to_pmix, clear_orphans_) \&\& leaving_.empty())/end_older(clearing_, SIGKILL, to_pmix, clear_orphans_); if (true)/
+clears before ranks have ended   | launcher/agent/daemon/agent_orders.cpp       | s/if (left \&\& left->empty() \&\& leaving_.empty())/if (true)/
+blames most of the nodes        | launcher/supervise/clear_watch.cpp         | s/const bool most = .*;/const bool most = false;/
+blames them when most have ended | launcher/supervise/clear_watch.cpp        | s/std::max(told, most_at_)/told/
 starts ranks again              | launcher/agent/daemon/agent_ranks.cpp        | s/if (rank.pid > 0 || rank.ended || rank.failed) return;//
 forgets what has not begun      | launcher/agent/daemon/agent_orders.cpp       | s/rank.attempt < attempt \&\& rank.lives()/rank.attempt < attempt \&\& rank.started \&\& !rank.ended/
 forgets the ranks of the last   | launcher/agent/daemon/agent.cpp              | s/^  adopt_what_runs();//

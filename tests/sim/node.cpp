@@ -314,6 +314,12 @@ Loop::Handle Node::stacks(pid_t, const std::filesystem::path&, std::function<voi
   return agent->loop.after(Millis(300), [done = std::move(done)] { done("#0"); });
 }
 
+Loop::Handle Node::why_left(std::vector<RunProcess> left, std::function<void(std::string)> done) {
+  return agent->loop.after(Millis(10), [done = std::move(done), many = left.size()] {
+    done(fmt::format("{} processes have not ended", many));
+  });
+}
+
 void Node::check(bool, std::function<void(const NodeHealth&)> then) {
   if (world_.random.chance(0.03)) return;  // it hangs
   NodeHealth health{NodeHealth::Fitness::ok, "", ""};

@@ -65,6 +65,8 @@ class Node final : public launcher::NodeSystem {
   std::optional<launcher::ProcessFacts> process(pid_t) const override { return std::nullopt; }
   [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                              std::function<void(std::string)> done) override;
+  [[nodiscard]] control::Loop::Handle why_left(std::vector<launcher::RunProcess> left,
+                                               std::function<void(std::string)> done) override;
   bool look_outside(int, std::vector<launcher::WatchedRank>,
                     std::function<void(const launcher::Growths&)>) override {
     return true;

@@ -100,6 +100,8 @@ void World::set_up_by_chance(Training::Settings& settings) {
   limits.node_silence_ms = limits.leader_silence_ms = 1000 + 500 * random.below(3);
   limits.start_s = 5;
   limits.step_s = 8;
+  limits.clear_s = 3;
+  if (random.chance(0.2)) limits.infrastructure_s = 12;
   if (random.chance(0.4)) {
     limits.step_s = 60;
     roster.work = planned_work(10);

@@ -157,6 +157,8 @@ class World {
     std::set<std::string> out;  ///< nodes lost or evicted by the decisions so far
     double unix_offset = 0;     ///< of what it records, from virtual time
     std::map<int, std::vector<double>> beats;
+    std::map<int, std::vector<std::pair<int, double>>>
+        cleared;  ///< attempts that nodes have cleared, and when
   };
   /// Of the elections that a node holds for a term.
   struct Votes {

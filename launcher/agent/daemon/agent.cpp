@@ -162,14 +162,14 @@ void Agent::request_drain(const Drain& what) {
   tell_leader(*drain_request_);
 }
 
-/// Signals what attempts before this one have left. False: something lives, or this process cannot look.
+/// Signals what attempts before this one have left, and returns it. Nothing: this process cannot look.
 /// `orphans`: nobody knows their attempt.
-bool Agent::end_older(int attempt, int signal, int to_pmix, bool orphans) {
+std::optional<std::vector<RunProcess>> Agent::end_older(int attempt, int signal, int to_pmix, bool orphans) {
   try {
-    return kill_older(system_, attempt, signal, to_pmix, orphans) == 0;
+    return kill_older(system_, attempt, signal, to_pmix, orphans);
   } catch (const Error& error) {
     if (!std::exchange(cannot_look_, true)) log::error("{}", error.what());
-    return false;
+    return std::nullopt;
   }
 }
 
@@ -204,8 +204,13 @@ void Agent::leave(int code, bool at_once) {
     const auto now = loop_.now();
     const bool late = now >= latest;
     const int signal = late ? SIGKILL : 0;
-    if (!end_older(INT32_MAX, signal, signal) && !(late && cannot_look_)) return;
+    const auto left = end_older(INT32_MAX, signal, signal);
+    const bool given_up = late && now >= latest + std::chrono::seconds(config_.supervise.clear_s);
+    if ((left ? !left->empty() : !late) && !given_up) return;
     if (now < soonest) return;
+    if (given_up && !logs_limit)
+      log::error("{} processes have been killed and have not ended within {} s: they are left to SLURM",
+                 left ? std::to_string(left->size()) : "some", config_.supervise.clear_s);
     // Storage that does not answer now has the logs until a moment ago.
     if (!logs_limit) logs_limit = now + logs_patience;
     if (!spool_.empty() && now < *logs_limit) return spool_.copy();

@@ -83,7 +83,7 @@ class Agent {
   void renew_scratch();
   void request_drain(const control::Drain& what);
   void leave(int code, bool at_once = false);
-  bool end_older(int attempt, int signal, int to_pmix, bool orphans = true);
+  std::optional<std::vector<RunProcess>> end_older(int attempt, int signal, int to_pmix, bool orphans = true);
 
   // agent_orders.cpp
   void tell_leader(const control::Message& message);
@@ -91,6 +91,7 @@ class Agent {
   void from_leader(const control::LeaderToAgent& message);
   void clear(int attempt);
   void clear_on();
+  void tell_what_is_left(std::vector<RunProcess> left);
   void dump_stacks_of(int attempt, int rank);
   void look_outside();
   void from_caller(const std::shared_ptr<Peer>& peer, const control::CallerToAgent& message);
@@ -162,6 +163,8 @@ class Agent {
   control::Worker reader_;  ///< reads the logs of ranks that have ended
   int clearing_ = 0;        ///< attempt whose Clear has not been answered yet
   Clock::time_point clear_limit_;
+  Clock::time_point next_look_;  ///< at why old processes have not ended
+  std::string told_left_;        ///< the last answer
   /// Orphans are of older attempts. A leader repeats Clear to an agent that was replaced: they are of this
   /// one.
   bool clear_orphans_ = false;
@@ -191,7 +194,7 @@ class Agent {
   int followed_ = 0;  ///< the term of the last leader that this process has followed
 
   control::Loop::Handle tcp_, local_, alive_timer_, beat_timer_, signs_timer_, watch_timer_, clear_timer_,
-      leave_timer_, drain_timer_, ask_timer_, injected_;
+      leave_timer_, drain_timer_, ask_timer_, injected_, why_left_;
   std::map<control::Channel*, std::shared_ptr<Peer>> peers_;
 };
 

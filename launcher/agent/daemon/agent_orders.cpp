@@ -16,6 +16,8 @@ using namespace control;
 
 namespace {
 constexpr Millis clear_poll{20};
+// Killed processes that are still there after so long may stay for long: what they wait for is looked at.
+constexpr Millis slow_clear{1000}, slow_clear_poll{200}, between_looks{5000};
 constexpr Millis pmix_grace{1000};  // a PMIx server ends in a tenth of it
 constexpr Millis answer_time{100};  // to send the answer before a fault ends or stops this agent
 }  // namespace
@@ -83,6 +85,7 @@ void Agent::clear(int attempt) {
   if (starting_ && starting_->attempt < attempt) starting_.reset(), pmix_variables_.clear(), pmix_.reset();
   clearing_ = attempt;
   clear_limit_ = loop_.now() + pmix_grace;
+  next_look_ = loop_.now() + slow_clear;
   spool_.forget_older(attempt);
   try {
     renew_scratch();
@@ -98,8 +101,10 @@ void Agent::clear_on() {
   std::erase_if(leaving_, [this](pid_t pid) { return !system_.awaits(pid); });
   for (const pid_t pid : leaving_) system_.signal(pid, SIGKILL);
   const int to_pmix = loop_.now() >= clear_limit_ ? SIGKILL : pmix_end_signal();
-  if (end_older(clearing_, SIGKILL, to_pmix, clear_orphans_) && leaving_.empty()) {
+  auto left = end_older(clearing_, SIGKILL, to_pmix, clear_orphans_);
+  if (left && left->empty() && leaving_.empty()) {
     clear_orphans_ = false;
+    why_left_.reset();
     system_.remove_flight_records(clearing_);  // the leader needs them no more
     Cleared cleared{clearing_, system_.free_port(master_port_base + clearing_ % 1000)};
     if (const Mover* mover = system_.mover()) {
@@ -108,7 +113,22 @@ void Agent::clear_on() {
     }
     return tell_leader(cleared);
   }
-  clear_timer_ = loop_.after(clear_poll, [this] { clear_on(); });
+  const bool slow = loop_.now() >= clear_limit_;
+  if (left && loop_.now() >= next_look_) tell_what_is_left(std::move(*left));
+  clear_timer_ = loop_.after(slow ? slow_clear_poll : clear_poll, [this] { clear_on(); });
+}
+
+/// The leader names it when it blames this node, or waits.
+void Agent::tell_what_is_left(std::vector<RunProcess> left) {
+  next_look_ = loop_.now() + between_looks;
+  for (const pid_t pid : leaving_)
+    if (std::ranges::none_of(left, [&](const RunProcess& p) { return p.pid == pid; }))
+      left.emplace_back().pid = pid;
+  why_left_ = system_.why_left(std::move(left), [this, attempt = clearing_](const std::string& why) {
+    if (attempt != clearing_) return;
+    if (std::exchange(told_left_, why) != why) log::warn("attempt {} cannot start yet: {}", attempt, why);
+    tell_leader(ProcessesLeft{attempt, why});
+  });
 }
 
 void Agent::dump_stacks_of(int attempt, int number) {

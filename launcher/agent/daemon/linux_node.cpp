@@ -67,6 +67,11 @@ control::Loop::Handle LinuxNode::stacks(pid_t pid, const std::filesystem::path& 
   return dump_stacks(loop_, pid, log, std::move(done));
 }
 
+control::Loop::Handle LinuxNode::why_left(std::vector<RunProcess> left,
+                                          std::function<void(std::string)> done) {
+  return look_why_left(loop_, std::move(left), std::move(done));
+}
+
 void LinuxNode::remove_flight_records(int attempt) { launcher::remove_flight_records(run_.path, attempt); }
 
 int LinuxNode::free_port(int first) const { return find_free_port(first); }

@@ -28,6 +28,8 @@ class LinuxNode final : public NodeSystem {
   std::optional<ProcessFacts> process(pid_t pid) const override { return process_facts(pid); }
   [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                              std::function<void(std::string)> done) override;
+  [[nodiscard]] control::Loop::Handle why_left(std::vector<RunProcess> left,
+                                               std::function<void(std::string)> done) override;
   bool look_outside(int attempt, std::vector<WatchedRank> ranks,
                     std::function<void(const Growths&)> then) override {
     return outside_.look(attempt, std::move(ranks), std::move(then));

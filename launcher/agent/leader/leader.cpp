@@ -210,6 +210,7 @@ void Leader::take(int n, AgentToLeader message) {
             supervisor_.states_sealed(n, m.attempt, m.sealed);
             supervisor_.cleared(n, m.attempt);
           },
+          [&](const ProcessesLeft& m) { supervisor_.processes_left(n, m); },
           [&](const StateFetched& m) { supervisor_.state_fetched(n, m); },
           [&](const RankStarted& m) { supervisor_.rank_started(n, m); },
           [&](const RankWaits& m) { supervisor_.rank_waits(n, m); },

@@ -4,13 +4,10 @@
 
 namespace holdfast::launcher {
 
-int kill_older(NodeSystem& node, int attempt, int signal, int to_pmix, bool orphans) {
-  int found = 0;
-  for (const auto& p : node.processes(orphans)) {
-    if (p.attempt >= attempt) continue;
-    ++found;
-    node.signal(p.pid, p.name == pmix_program ? to_pmix : signal);
-  }
+std::vector<RunProcess> kill_older(NodeSystem& node, int attempt, int signal, int to_pmix, bool orphans) {
+  auto found = node.processes(orphans);
+  std::erase_if(found, [&](const RunProcess& p) { return p.attempt >= attempt; });
+  for (const auto& p : found) node.signal(p.pid, p.name == pmix_program ? to_pmix : signal);
   return found;
 }
 

@@ -43,6 +43,10 @@ class NodeSystem {
   [[nodiscard]] virtual control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
                                                      std::function<void(std::string)> done) = 0;
 
+  /// As look_why_left().
+  [[nodiscard]] virtual control::Loop::Handle why_left(std::vector<RunProcess> left,
+                                                       std::function<void(std::string)> done) = 0;
+
   /// As OutsideLook::look().
   virtual bool look_outside(int attempt, std::vector<WatchedRank> ranks,
                             std::function<void(const Growths&)> then) = 0;
@@ -60,9 +64,9 @@ class NodeSystem {
   virtual void inject(const control::Inject& fault) = 0;
 };
 
-/// Sends `signal` to every process of an attempt below `attempt`, and `to_pmix` to PMIx servers; returns how
-/// many there were. At pmix_end_signal() a PMIx server removes what ranks have left; 0 is no signal.
+/// Sends `signal` to every process of an attempt below `attempt`, and `to_pmix` to PMIx servers; returns
+/// those that there were. At pmix_end_signal() a PMIx server removes what ranks have left; 0 is no signal.
 /// `orphans`: as in NodeSystem::processes(), which may throw Error.
-int kill_older(NodeSystem& node, int attempt, int signal, int to_pmix, bool orphans);
+std::vector<RunProcess> kill_older(NodeSystem& node, int attempt, int signal, int to_pmix, bool orphans);
 
 }  // namespace holdfast::launcher

@@ -89,6 +89,19 @@ bool has_gpu(int pid) {
   return false;
 }
 
+/// Has all of the process ended? A thread that waits in the kernel outlives the first one, whose state shows.
+bool has_ended(int pid) {
+  const std::string facts = state_of(pid);
+  if (!facts.starts_with("Z")) return facts.empty();
+  constexpr int before = 17;  // fields, from the state on
+  std::istringstream fields(facts);
+  std::string skipped;
+  for (int i = 0; i < before; ++i) fields >> skipped;
+  int threads = 0;
+  fields >> threads;
+  return threads <= 1;
+}
+
 /// Calls `found` with pid and environment of every process of this user but this one, until it says false.
 template <class Found>
 void each_process(Found found) {
@@ -128,7 +141,7 @@ std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node,
   each_process([&](int pid, const std::string& block) {
     const auto dir = value_in(block, "HOLDFAST_RUN_DIR"), where = value_in(block, "HOLDFAST_NODE");
     if (!dir || !where || !said_in(block) || *dir != run.path.string() || *where != node) {
-      if (!state_of(pid).starts_with("Z")) others[pid] = parent_of(pid);
+      if (!has_ended(pid)) others[pid] = parent_of(pid);
       return true;
     }
     ours[pid] = *said_in(block);

@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -64,45 +66,95 @@ void read_stat(const std::string& stat, char& state, double& cpu_s) {
   if (in >> user >> system) cpu_s = (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-/// Names of the system calls in which training programs hang.
-std::string call_of(const std::string& line) {
-  if (line.empty() || line == "running") return "";
+/// A system call in which training programs hang, and which of its arguments names a file.
+struct KnownCall {
+  long number;
+  const char* name;
+  int descriptor = -1, path = -1;
+};
+constexpr std::array known_calls = {
+    KnownCall{SYS_futex, "futex"},
+    KnownCall{SYS_read, "read", 0},
+    KnownCall{SYS_write, "write", 0},
+    KnownCall{SYS_readv, "readv", 0},
+    KnownCall{SYS_writev, "writev", 0},
+    KnownCall{SYS_pread64, "pread64", 0},
+    KnownCall{SYS_pwrite64, "pwrite64", 0},
+    KnownCall{SYS_fsync, "fsync", 0},
+    KnownCall{SYS_fdatasync, "fdatasync", 0},
+    KnownCall{SYS_ftruncate, "ftruncate", 0},
+    KnownCall{SYS_fallocate, "fallocate", 0},
+    KnownCall{SYS_close, "close", 0},
+    KnownCall{SYS_fstat, "fstat", 0},
+    KnownCall{SYS_getdents64, "getdents64", 0},
+    KnownCall{SYS_ioctl, "ioctl", 0},
+    KnownCall{SYS_openat, "openat", -1, 1},
+    KnownCall{SYS_newfstatat, "newfstatat", -1, 1},
+    KnownCall{SYS_mkdirat, "mkdirat", -1, 1},
+    KnownCall{SYS_unlinkat, "unlinkat", -1, 1},
+    KnownCall{SYS_renameat2, "renameat2", -1, 1},
+#ifdef SYS_open  // not of every machine
+    KnownCall{SYS_open, "open", -1, 0},
+    KnownCall{SYS_stat, "stat", -1, 0},
+    KnownCall{SYS_mkdir, "mkdir", -1, 0},
+    KnownCall{SYS_unlink, "unlink", -1, 0},
+    KnownCall{SYS_rename, "rename", -1, 0},
+    KnownCall{SYS_poll, "poll"},
+    KnownCall{SYS_select, "select"},
+    KnownCall{SYS_epoll_wait, "epoll_wait"},
+#endif
+    KnownCall{SYS_ppoll, "ppoll"},
+    KnownCall{SYS_epoll_pwait, "epoll_pwait"},
+    KnownCall{SYS_nanosleep, "nanosleep"},
+    KnownCall{SYS_clock_nanosleep, "clock_nanosleep"},
+    KnownCall{SYS_recvmsg, "recvmsg"},
+    KnownCall{SYS_wait4, "wait4"},
+};
+
+/// A file of /proc/PID/syscall: "NUMBER ARGUMENT...", or "running".
+struct Call {
   long number = -1;
-  std::from_chars(line.data(), line.data() + line.size(), number);
-  switch (number) {
-    case SYS_futex:
-      return "futex";
-    case SYS_read:
-      return "read";
-    case SYS_write:
-      return "write";
-    case SYS_poll:
-      return "poll";
-    case SYS_ppoll:
-      return "ppoll";
-    case SYS_select:
-      return "select";
-    case SYS_epoll_wait:
-      return "epoll_wait";
-    case SYS_epoll_pwait:
-      return "epoll_pwait";
-    case SYS_nanosleep:
-      return "nanosleep";
-    case SYS_clock_nanosleep:
-      return "clock_nanosleep";
-    case SYS_fsync:
-      return "fsync";
-    case SYS_recvmsg:
-      return "recvmsg";
-    case SYS_openat:
-      return "openat";
-    case SYS_ioctl:
-      return "ioctl";
-    case SYS_wait4:
-      return "wait4";
-    default:
-      return number < 0 ? "" : fmt::format("system call {}", number);
+  std::array<std::uint64_t, 2> arguments{};
+  const KnownCall* known = nullptr;
+};
+Call read_call(const std::string& line) {
+  Call call;
+  std::istringstream in(line);
+  if (!(in >> call.number)) return {};
+  in >> std::hex;
+  for (auto& argument : call.arguments) {
+    std::string digits;  // 0x...
+    in >> digits;
+    if (digits.size() > 2) std::from_chars(digits.data() + 2, digits.data() + digits.size(), argument, 16);
   }
+  const auto known = std::ranges::find(known_calls, call.number, &KnownCall::number);
+  if (known != known_calls.end()) call.known = &*known;
+  return call;
+}
+
+std::string call_of(const std::string& line) {
+  const Call call = read_call(line);
+  if (call.known) return call.known->name;
+  return call.number < 0 ? "" : fmt::format("system call {}", call.number);
+}
+
+/// The file that a system call is about; "": none, or it cannot be read.
+std::string file_of(pid_t pid, const Call& call) {
+  if (!call.known) return "";
+  if (call.known->descriptor >= 0) {
+    std::error_code unknown;
+    return fs::read_symlink(
+        fmt::format("/proc/{}/fd/{}", pid, static_cast<int>(call.arguments[as_size(call.known->descriptor)])),
+        unknown);
+  }
+  if (call.known->path < 0) return "";
+  constexpr std::uint64_t page = 4096;
+  const std::uint64_t at = call.arguments[as_size(call.known->path)];
+  std::array<char, 256> path{};
+  const iovec here{path.data(), std::min<std::size_t>(path.size(), page - at % page)};
+  const iovec there{reinterpret_cast<void*>(at), here.iov_len};  // NOLINT(performance-no-int-to-ptr)
+  const ssize_t got = ::process_vm_readv(pid, &here, 1, &there, 1, 0);
+  return got <= 0 ? "" : std::string(path.data(), ::strnlen(path.data(), as_size(got)));
 }
 
 std::vector<ThreadNow> threads_of(pid_t pid) {
@@ -216,6 +268,55 @@ const char* says(char state) {
   }
 }
 
+/// Where a thread of the process waits, if one cannot be interrupted.
+std::string kernel_wait(const RunProcess& process) {
+  std::string who = fmt::format("process {}", process.pid);
+  if (process.rank >= 0) who = fmt::format("rank {} ({})", process.rank, who);
+  for (const ThreadNow& thread : threads_of(process.pid)) {
+    if (thread.state != 'D') continue;
+    const Call call = read_call(proc_text(fmt::format("/proc/{}/task/{}/syscall", process.pid, thread.id)));
+    const std::string file = file_of(process.pid, call);
+    return fmt::format("{} waits in the kernel (state D){}{}{}", who,
+                       thread.call.empty() ? "" : " in " + thread.call, file.empty() ? "" : " of " + file,
+                       thread.waits_in.empty() ? "" : fmt::format(" ({})", thread.waits_in));
+  }
+  return "";
+}
+
+/// Calls `read` in a thread of its own and `done` in the loop's thread. The thread may outlive the caller and
+/// the loop.
+control::Loop::Handle read_apart(control::Loop& loop, std::function<std::string()> read,
+                                 std::function<void(std::string)> done) {
+  struct Asked {
+    std::mutex mutex;
+    control::Loop* loop = nullptr;
+    std::function<void(std::string)> done;
+  };
+  auto asked = std::make_shared<Asked>();
+  asked->loop = &loop;
+  asked->done = std::move(done);
+  std::thread([asked, read = std::move(read)] {
+    std::string text = read();
+    const std::scoped_lock lock(asked->mutex);
+    if (asked->loop == nullptr) return;
+    asked->loop->post([weak = std::weak_ptr(asked), text = std::move(text)] {
+      const auto still = weak.lock();
+      if (!still) return;
+      std::function<void(std::string)> call;
+      {
+        const std::scoped_lock held(still->mutex);
+        if (still->loop == nullptr) return;
+        call = std::exchange(still->done, nullptr);
+      }
+      if (call) call(text);
+    });
+  }).detach();
+  return control::Loop::Handle(asked.get(), [asked](void*) {
+    const std::scoped_lock lock(asked->mutex);
+    asked->loop = nullptr;
+  });
+}
+
 }  // namespace
 
 std::string stacks_of(pid_t pid, const fs::path& log, Millis limit) {
@@ -259,40 +360,35 @@ std::string stacks_of(pid_t pid, const fs::path& log, Millis limit) {
 
 control::Loop::Handle dump_stacks(control::Loop& loop, pid_t pid, const fs::path& log,
                                   std::function<void(std::string)> done) {
-  // The thread may outlive the caller and the loop.
-  struct Asked {
-    std::mutex mutex;
-    control::Loop* loop = nullptr;
-    std::function<void(std::string)> done;
-  };
-  auto asked = std::make_shared<Asked>();
-  asked->loop = &loop;
-  asked->done = std::move(done);
-  std::thread([asked, pid, log] {
-    std::string text;
+  const auto read = [pid, log]() -> std::string {
     try {
-      text = stacks_of(pid, log);
+      return stacks_of(pid, log);
     } catch (const std::exception& error) {
-      text = fmt::format("the stacks of process {} could not be read: {}\n", pid, error.what());
+      return fmt::format("the stacks of process {} could not be read: {}\n", pid, error.what());
     }
-    const std::scoped_lock lock(asked->mutex);
-    if (asked->loop == nullptr) return;
-    asked->loop->post([weak = std::weak_ptr(asked), text = std::move(text)] {
-      const auto still = weak.lock();
-      if (!still) return;
-      std::function<void(std::string)> call;
-      {
-        const std::scoped_lock held(still->mutex);
-        if (still->loop == nullptr) return;
-        call = std::exchange(still->done, nullptr);
-      }
-      if (call) call(text);
-    });
-  }).detach();
-  return control::Loop::Handle(asked.get(), [asked](void*) {
-    const std::scoped_lock lock(asked->mutex);
-    asked->loop = nullptr;
-  });
+  };
+  return read_apart(loop, read, std::move(done));
+}
+
+std::string why_left(const std::vector<RunProcess>& left) {
+  std::string text = left.size() == 1
+                         ? "1 process has been killed and has not ended"
+                         : fmt::format("{} processes have been killed and have not ended", left.size());
+  for (const RunProcess& process : left)
+    if (const std::string wait = kernel_wait(process); !wait.empty()) return text + "; " + wait;
+  return text;
+}
+
+control::Loop::Handle look_why_left(control::Loop& loop, std::vector<RunProcess> left,
+                                    std::function<void(std::string)> done) {
+  const auto read = [left = std::move(left)]() -> std::string {
+    try {
+      return why_left(left);
+    } catch (const std::exception& error) {
+      return fmt::format("{} processes have been killed and have not ended ({})", left.size(), error.what());
+    }
+  };
+  return read_apart(loop, read, std::move(done));
 }
 
 }  // namespace holdfast::launcher

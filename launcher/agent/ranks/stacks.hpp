@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "launcher/agent/ranks/run_processes.hpp"
 #include "src/base/clock.hpp"
 #include "src/control/loop.hpp"
 
@@ -24,5 +26,12 @@ std::string stacks_of(pid_t pid, const std::filesystem::path& log, Millis limit 
 [[nodiscard]] control::Loop::Handle dump_stacks(control::Loop& loop, pid_t pid,
                                                 const std::filesystem::path& log,
                                                 std::function<void(std::string)> done);
+
+/// How many processes that were killed are still there, and where in the kernel one of them waits: the system
+/// call and its file, as far as they can be read. May block as stacks_of() does.
+std::string why_left(const std::vector<RunProcess>& left);
+/// The same in a thread of its own, as dump_stacks().
+[[nodiscard]] control::Loop::Handle look_why_left(control::Loop& loop, std::vector<RunProcess> left,
+                                                  std::function<void(std::string)> done);
 
 }  // namespace holdfast::launcher

@@ -182,6 +182,14 @@ const Holder holders[] = {
        c.agent(0).clears = false, rank_ends(c, 3, 1), c.run(1);
      },
      never_let_go},
+    {"clearing for ever on most nodes", Stage::clearing,
+     [](FakeCluster& c) {
+       c.setup.limits.infrastructure_s = 10;  // it is over when the time of a node is
+       c.new_leader(3);
+       c.agent(0).clears = c.agent(1).clears = false;
+       c.run(1);
+     },
+     never_let_go},
     {"clearing when the last leader died before it evicted a node", Stage::clearing,
      [](FakeCluster& c) {
        c.until(Stage::running), c.run(1.7);
@@ -223,6 +231,7 @@ std::string played(const StageTable& table, const Holder& holder, const Happenin
   shape.drain_s = 4;
   shape.limits.start_s = 12;
   shape.limits.step_s = 6;
+  shape.limits.clear_s = 15;
   shape.limits.check_spares_s = 1;
   shape.limits.on_straggler = config::OnStraggler::substitute;
   shape.stages = table;

@@ -94,6 +94,8 @@ class Chaos {
     s.limits.node_silence_ms = 600;
     s.limits.start_s = 3;
     s.limits.step_s = 4;
+    s.limits.clear_s = 5;
+    s.limits.infrastructure_s = below(2) ? 600 : 20;
     for (int n = 0; n < s.slots + s.spares; ++n) s.units.push_back(below(2) ? "A" : "B");
     s.drain_s = 5;
     s.local = below(2);
@@ -148,8 +150,8 @@ class Chaos {
         for (auto& [number, rank] : agent.ranks) rank.hangs = below(2) == 0;
         return;
       case 9:
-        agent.clears = below(2) == 0;
-        return;
+        if (std::exchange(agent.clears, below(2) == 0) || !agent.clears) return;
+        return cluster_.restart_agent(n);  // what it could not end has ended
       case 10:
         agent.starts = below(2) == 0;
         return;

@@ -14,6 +14,7 @@ using test::placement_of;
 using test::Shape;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 // Runs without faults.
 
@@ -139,15 +140,105 @@ TEST(Supervisor, NodeThatCannotEndItsOldRanksIsGivenUpAndMayReturn) {
   FakeCluster c;
   c.agent(0).clears = false;
   ASSERT_TRUE(c.until(Stage::clearing));
-  c.run(14);
+  c.tell(0, [](Supervisor& s) { s.processes_left(0, {1, "rank 0 waits in the kernel"}); });
+  c.run(59);
   EXPECT_EQ(c.leader->attempt(), 1);
   ASSERT_TRUE(c.training(2));
+  EXPECT_THAT(std::string(c.last("node_lost")["evidence"]),
+              HasSubstr("within 60 s: rank 0 waits in the kernel"));
   EXPECT_THAT(std::string(c.last("node_lost")["evidence"]), HasSubstr("n0 could not end its old ranks"));
   EXPECT_TRUE(c.leader->state().lost.contains("n0"));
   c.tell(0, [](Supervisor& s) { s.cleared(0, 2); });
   c.run(0.2);
   EXPECT_FALSE(c.leader->state().lost.contains("n0"));
   EXPECT_TRUE(c.leader->state().suspects.contains("n0"));
+}
+
+/// Ranks that wait for a file system which does not answer cannot be killed.
+class OldRanksStay : public testing::Test {
+ protected:
+  /// Ranks of `many` of the nodes with slots stay when the first attempt ends.
+  void stay(int many) {
+    ASSERT_TRUE(c.training(1));
+    for (int n = 0; n < many; ++n) c.agent(n).clears = false;
+    c.end_rank(2 * many - 1, 1);
+    ASSERT_TRUE(c.until(Stage::clearing));
+    for (int n = 0; n < many; ++n)
+      c.tell(n, [n](Supervisor& s) {
+        s.processes_left(n, {2, "rank 1 waits in the kernel in write of /data"});
+      });
+  }
+  void end(int n) { c.agent(n).clears = true, c.restart_agent(n); }
+  FakeCluster c{{.slots = 4, .spares = 2}};
+};
+
+TEST_F(OldRanksStay, NoNodeIsBlamedWhileHalfOfThemOrMoreAreSlow) {
+  stay(3);
+  c.run(59);
+  EXPECT_THAT(c.all("old_ranks_remain"), IsEmpty());
+  c.run(200);
+  ASSERT_EQ(c.all("old_ranks_remain").size(), 1u);
+  EXPECT_EQ(c.last("old_ranks_remain")["nodes"], (FakeCluster::json{"n0", "n1", "n2"}));
+  EXPECT_EQ(
+      c.last("old_ranks_remain")["evidence"],
+      "old ranks have not ended on 3 of 4 nodes (n0, n1, n2); on n0: rank 1 waits in the kernel in write of "
+      "/data");
+  EXPECT_THAT(c.leader->state().attempts.back().waits_for, HasSubstr("3 of 4 nodes"));
+  for (const int n : {0, 1, 2}) end(n), c.run(10);  // one after another
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.leader->state().attempts.back().waits_for, "");
+  EXPECT_THAT(c.all("node_lost"), IsEmpty());
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2", "n3"));
+}
+
+TEST_F(OldRanksStay, TheLastNodeIsBlamedWhenItAloneStaysSlow) {
+  stay(2);
+  c.run(100);
+  EXPECT_THAT(c.all("node_lost"), IsEmpty());
+  end(0);
+  c.run(59);
+  EXPECT_THAT(c.all("node_lost"), IsEmpty());
+  ASSERT_TRUE(c.training(3));
+  EXPECT_EQ(c.last("node_lost")["node"], "n1");
+}
+
+TEST_F(OldRanksStay, TheJobGoesBackIntoTheQueueWhenTheInfrastructureHasHadItsTime) {
+  stay(4);
+  c.run(590);
+  EXPECT_FALSE(c.exit_code);
+  c.run(15);
+  EXPECT_EQ(c.exit_code, 75);
+  EXPECT_THAT(c.all("node_lost"), IsEmpty());
+  const auto ended = c.last("attempt_ended");
+  EXPECT_EQ(ended["cause"], "old ranks remain");
+  EXPECT_EQ(ended["kind"], "infrastructure");
+  EXPECT_EQ(ended["blamed"], false);
+  EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("old ranks have not ended on 4 of 4 nodes"));
+}
+
+TEST_F(OldRanksStay, TheNextLeaderCountsOn) {
+  stay(4);
+  c.run(300);
+  c.new_leader(5);
+  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 3 && c.stage() == Stage::clearing; }, 10));
+  c.run(280);
+  EXPECT_FALSE(c.exit_code);
+  EXPECT_EQ(c.all("old_ranks_remain").size(), 2u) << "of each attempt";
+  c.run(30);
+  EXPECT_EQ(c.exit_code, 75);
+  EXPECT_THAT(c.all("node_lost"), IsEmpty());
+}
+
+TEST(Supervisor, OneOfTwoNodesIsHalf) {
+  for (const int slots : {1, 2}) {
+    FakeCluster c({.slots = slots, .spares = 1});
+    ASSERT_TRUE(c.training(1));
+    c.agent(0).clears = false;
+    c.end_rank(0, 1);
+    c.run(300);
+    EXPECT_EQ(c.stage(), Stage::clearing);
+    EXPECT_THAT(c.all("node_lost"), IsEmpty());
+  }
 }
 
 TEST(Supervisor, TwoNodesAtOnce) {

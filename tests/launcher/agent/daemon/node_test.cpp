@@ -261,7 +261,7 @@ TEST_F(OldProcesses, AreFoundBeforeTheyHaveBecomeTheirPrograms) {
   EXPECT_EQ(found[0].pid, pid);
   EXPECT_EQ(found[0].attempt, 3);
   EXPECT_EQ(found[0].rank, 12);
-  EXPECT_EQ(kill_older(node_, 4, SIGKILL, SIGKILL, false), 1);
+  EXPECT_EQ(kill_older(node_, 4, SIGKILL, SIGKILL, false).size(), 1u);
   EXPECT_EQ(ended_by(pid), SIGKILL);
 }
 
@@ -286,13 +286,13 @@ TEST_F(OldProcesses, AreFoundByTheirEnvironmentAndEnded) {
   EXPECT_EQ(parent_of(0), -1);
   EXPECT_EQ(attempts, (std::map<int, int>{{first, 1}, {second, 2}, {third, 3}}));
 
-  EXPECT_EQ(kill_older(node_, 1, SIGKILL, SIGKILL, false), 0) << "nothing is older than the first";
-  EXPECT_EQ(kill_older(node_, 3, SIGKILL, SIGKILL, false), 2);
+  EXPECT_TRUE(kill_older(node_, 1, SIGKILL, SIGKILL, false).empty()) << "nothing is older than the first";
+  EXPECT_EQ(kill_older(node_, 3, SIGKILL, SIGKILL, false).size(), 2u);
   EXPECT_EQ(ended_by(first), SIGKILL);
   EXPECT_EQ(ended_by(second), SIGKILL);
-  EXPECT_EQ(kill_older(node_, 3, SIGKILL, SIGKILL, false), 0) << "they are gone";
+  EXPECT_TRUE(kill_older(node_, 3, SIGKILL, SIGKILL, false).empty()) << "they are gone";
   for (const pid_t pid : {third, elsewhere, other_run, no_attempt, nested}) EXPECT_TRUE(lives(pid)) << pid;
-  EXPECT_EQ(kill_older(node_, INT32_MAX, SIGTERM, SIGTERM, false), 1);
+  EXPECT_EQ(kill_older(node_, INT32_MAX, SIGTERM, SIGTERM, false).size(), 1u);
   EXPECT_EQ(ended_by(third), SIGTERM);
 }
 
@@ -314,7 +314,7 @@ TEST_F(OldProcesses, WithWhatTheyHaveStarted) {
   const auto with_orphans = processes_of(run_, "n1", ::getpid());  // as if this were the guardian
   ASSERT_EQ(with_orphans.size(), 3u);
   for (const auto& p : with_orphans) EXPECT_EQ(p.attempt, p.pid == stranger ? 0 : 1);
-  EXPECT_EQ(kill_older(node_, 2, SIGKILL, SIGKILL, false), 2);
+  EXPECT_EQ(kill_older(node_, 2, SIGKILL, SIGKILL, false).size(), 2u);
   for (const auto deadline = Deadline::in(5s); !processes_of(run_, "n1").empty();)
     ASSERT_FALSE(deadline.passed());
   EXPECT_TRUE(lives(stranger));
@@ -333,7 +333,7 @@ TEST_F(OldProcesses, WhatAnInterpreterLeftThatWaitedOnceIsOlderThanAnyAttempt) {
   for (const auto deadline = Deadline::in(5s); found.size() < 2; found = processes_of(run_, "n1"))
     ASSERT_FALSE(deadline.passed());
   for (const auto& p : found) EXPECT_EQ(p.attempt, p.pid == waits ? waiting_attempt : 0);
-  EXPECT_EQ(kill_older(node_, 1, SIGKILL, SIGKILL, false), 1);
+  EXPECT_EQ(kill_older(node_, 1, SIGKILL, SIGKILL, false).size(), 1u);
   EXPECT_TRUE(lives(waits));
 }
 
@@ -354,15 +354,15 @@ TEST_F(OldProcesses, WhatAnInterpreterStartedWhileItWaitedBelongsToTheRankThatIt
     ASSERT_FALSE(deadline.passed());
   ASSERT_EQ(found.size(), 3u);
   for (const auto& p : found) EXPECT_EQ(p.attempt, p.pid == waits ? waiting_attempt : 2) << p.pid;
-  EXPECT_EQ(kill_older(node_, 3, SIGKILL, SIGKILL, false), 2);
+  EXPECT_EQ(kill_older(node_, 3, SIGKILL, SIGKILL, false).size(), 2u);
   EXPECT_TRUE(lives(waits));
 }
 
 TEST_F(OldProcesses, ADeadOneThatNobodyHasWaitedForIsGone) {
   const pid_t pid =
       sleeper({"HOLDFAST_RUN_DIR=" + run_.path.string(), "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1"});
-  EXPECT_EQ(kill_older(node_, 2, SIGKILL, SIGKILL, false), 1);
-  for (const auto deadline = Deadline::in(5s); kill_older(node_, 2, SIGKILL, SIGKILL, false) > 0;)
+  EXPECT_EQ(kill_older(node_, 2, SIGKILL, SIGKILL, false).size(), 1u);
+  for (const auto deadline = Deadline::in(5s); !kill_older(node_, 2, SIGKILL, SIGKILL, false).empty();)
     ASSERT_FALSE(deadline.passed());
   EXPECT_EQ(::waitpid(pid, nullptr, WNOHANG), pid) << "it was a zombie all the while";
   started_.clear();

@@ -1,5 +1,8 @@
-// A process that hangs, for stacks_test: stack_target futex|loop|plain. "ready" on stdout, then it
-// hangs.
+// A process that hangs, for stacks_test: stack_target futex|loop|plain|threads|kernel. "ready" on stdout,
+// then it hangs; `threads`: its first thread ends, and another one stays; `kernel`: it waits in the kernel.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -33,6 +36,12 @@ int main(int, char** argv) {
   std::thread waits(stack_target::wait_for_ever);
   std::puts("ready");
   std::fflush(stdout);
+  if (how == "threads") ::syscall(SYS_exit, 0);  // of this thread
+  // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): its caller waits in the kernel for the child
+  if (how == "kernel" && ::vfork() == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) ::pause();
+  }
   if (how == "loop") stack_target::turn_for_ever();
   waits.join();
 }

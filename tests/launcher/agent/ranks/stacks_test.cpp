@@ -2,11 +2,15 @@
 // answer.
 #include "launcher/agent/ranks/stacks.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+
+#include "src/base/files.hpp"
 #include "src/base/subprocess.hpp"
 #include "tests/control/loop_thread.hpp"
 
@@ -112,6 +116,37 @@ TEST_F(StacksTest, BesideTheLoopAndNotAfterTheHandleHasGone) {
   std::this_thread::sleep_for(Millis(600));  // it takes half as long
   loop.settle();
   EXPECT_FALSE(called);
+}
+
+/// The state of a process is that of its first thread, which may have ended.
+TEST_F(StacksTest, AProcessLivesWhileAThreadOfItDoes) {
+  start("threads");
+  const auto first_thread = [this] { return files::read_text(fmt::format("/proc/{}/stat", pid_)); };
+  for (const auto limit = Deadline::in(std::chrono::seconds(10));
+       first_thread().find(") Z ") == std::string::npos;)
+    ASSERT_FALSE(limit.passed()) << first_thread();
+  const auto there = [this] {
+    const auto found = processes_of(RunDir{folder_.path}, "n1", ::getpid());  // as if this were the guardian
+    return std::ranges::any_of(found, [this](const RunProcess& p) { return p.pid == pid_; });
+  };
+  EXPECT_TRUE(there());
+  ::kill(pid_, SIGKILL);
+  for (const auto limit = Deadline::in(std::chrono::seconds(10)); there();) ASSERT_FALSE(limit.passed());
+}
+
+TEST_F(StacksTest, AProcessThatWaitsInTheKernelIsNamed) {
+  start("kernel");
+  RunProcess here, there;
+  here.pid = ::getpid();
+  there.pid = pid_;
+  there.rank = 3;
+  std::string text;
+  for (const auto limit = Deadline::in(std::chrono::seconds(10)); text.find("kernel") == std::string::npos;) {
+    ASSERT_FALSE(limit.passed()) << text;
+    text = why_left({here, there});
+  }
+  EXPECT_THAT(text, AllOf(HasSubstr("2 processes have been killed and have not ended; "),
+                          HasSubstr(fmt::format("rank 3 (process {}) waits in the kernel (state D)", pid_))));
 }
 
 }  // namespace
