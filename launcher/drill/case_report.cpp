@@ -157,6 +157,8 @@ bool has_expected_record(const CaseRecord& record, std::size_t i) {
         const auto* found = std::get_if<events::SilentCorruption>(&e.event);
         return found && std::find(found->nodes.begin(), found->nodes.end(), node) != found->nodes.end();
       });
+    case ExpectedRecord::waited:
+      return first<events::OldRanksRemain>(view, from, never) && !first<events::NodeLost>(view, from, never);
   }
   return true;
 }

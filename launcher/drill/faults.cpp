@@ -86,6 +86,8 @@ const std::vector<Fault>& faults() {
       {"shared_hangs", "calls on the shared file system wait, on every node, for a minute", M, "hang-shared", "wake-shared", T::nothing, 60, K::none, false, 0},
       {"node_storage_hangs", "they wait on one node that trains", M, "hang-shared", "wake-shared", T::active, 20, K::none, false, 0},
       {"leader_storage_hangs", "they wait on the leader's node", M, "hang-shared", "wake-shared", T::leader, 20, K::takeover, false, 0},
+      {"data_hangs", "calls on a file system that is not the run directory's wait, on every node", M, "hang-data", "wake-data", T::nothing, 30, K::none, false, 0},
+      {"data_frozen", "such a file system freezes: ranks that write to it cannot be killed", M, "freeze-data", "thaw-data", T::nothing, 30, K::attempt, false, 0, L::waited},
       // --- orders of people and SLURM ---
       {"evicted", "a node is taken out on order: no step is lost", O, "evict", "", T::active, 0, K::attempt, true, 0},
       {"paused", "the run holds on order, and goes on", O, "pause", "resume", T::nothing, 4, K::hold, false, 0},

@@ -49,7 +49,8 @@ enum class ExpectedRecord {
   fetched,       ///< the restored state did not come from local levels alone
   lost,          ///< the node was recorded as lost
   any_reaction,  ///< the node was recorded as lost, an attempt ended, or another node leads
-  accused        ///< the comparison accuses the node
+  accused,       ///< the comparison accuses the node
+  waited         ///< a start has waited for old ranks, and no node was lost
 };
 
 struct Fault {
