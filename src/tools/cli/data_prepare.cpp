@@ -83,9 +83,10 @@ void print_plan(const corpus::Plan& plan) {
 void warn_of_long(const ordered_json& settings, const ordered_json& file) {
   const auto longer = file.value("longer", std::int64_t{0});
   if (longer == 0) return;
-  const std::string what = settings["long"] == "drop"       ? "were left out"
-                           : settings["long"] == "truncate" ? "lost their end"
-                                                            : "were cut into rows";
+  const std::string what = settings["long"] == "drop" ? "were left out"
+                           : settings["long"] == "truncate"
+                               ? "lost their end, or were left out if nothing is learned of their begin"
+                               : "were cut into rows";
   log::warn("{}: {} documents are longer than a row of {} tokens, and {} (--long drop, truncate or cut)",
             file["path"].get<std::string>(), longer, settings["pack"].get<std::int64_t>(), what);
 }
