@@ -186,8 +186,7 @@ void check_checkpoint(const Subject& subject, Problems& problems) {
   });
   if (!subject.settled) return;
   if (const std::string changed = changed_since(path, config); !changed.empty())
-    problems.doubt("the run goes on with other settings than those that its checkpoint was made with: " +
-                   changed);
+    problems.doubt("the run goes on with other settings than the run of its checkpoint had: " + changed);
   if (manifest.facts.numerics == checkpoint::imported_numerics || config.run.other_numerics == "continue")
     return;
   const std::string changed = config::arithmetic_difference(config::arithmetic_in(manifest.facts.numerics),

@@ -185,7 +185,7 @@ TEST_F(Resume, FromAPathAndNotFromNothing) {
 
 /// The learning rate may jump with them; that is not to happen without a word.
 TEST_F(Resume, SaysWithWhichOtherSettingsItGoesOn) {
-  const std::string says = "other settings than those that its checkpoint was made with: ";
+  const std::string says = "other settings than the run of its checkpoint had: ";
   ASSERT_EQ(train(1, "run", {"train.steps=5"}).status, 0);
   const Finished same = train(1, "run", {"train.steps=5"});
   EXPECT_THAT(same.err, testing::Not(HasSubstr(says)));

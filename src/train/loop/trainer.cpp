@@ -229,8 +229,7 @@ void Trainer::say_changed_course(const RestoredFrom& from) const {
   const auto earlier = settings_of_checkpoint(from.checkpoint, from.term, setup_);
   const std::string changed = earlier ? config::changed_course(*earlier, setup_.config) : "";
   if (!changed.empty())
-    log::warn("the run goes on with other settings than those that its checkpoint was made with: {}",
-              changed);
+    log::warn("the run goes on with other settings than the run of its checkpoint had: {}", changed);
 }
 
 void Trainer::begin_at(const RestoredFrom& from) {

@@ -45,7 +45,7 @@ class Trainer {
   /// that has a checkpoint; -1: none is known.
   void roll_back(std::int64_t next_sample, std::int64_t durable);
   RestoreContext context();
-  /// Says with which other settings the run goes on than those that the checkpoint was made with.
+  /// Says with which other settings the run goes on than the run of its checkpoint had.
   void say_changed_course(const RestoredFrom& from) const;
   /// Takes over a state that was loaded or made.
   void begin_at(const RestoredFrom& from);

@@ -1,5 +1,5 @@
 #pragma once
-// With which settings a checkpoint was made. Its manifest does not say it; the run directory that it lies in
+// With which settings a checkpoint was made. Its manifest does not say it; the run directory in which it lies
 // keeps them.
 #include <filesystem>
 #include <optional>
