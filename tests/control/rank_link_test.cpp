@@ -222,6 +222,23 @@ TEST_F(RankLinkTest, ADrainIsGivenOutOnce) {
   EXPECT_TRUE(heard_nothing_new(30)) << "the run ends already";
 }
 
+TEST_F(RankLinkTest, AnOrderIsConfirmedWhenTheTrainerHasTakenIt) {
+  connect();
+  say(Drain{false, "an order"});
+  say(Pause{true});
+  say(CommitOutcome{5, 20, true, ""});
+  ASSERT_TRUE(link->wait_commit(20, Deadline::in(10s)));
+  EXPECT_TRUE(loop.call([this] { return agent->all<RankHeard>().empty(); })) << "it has not asked";
+  EXPECT_TRUE(link->take_drain());
+  EXPECT_TRUE(link->paused());
+  ASSERT_TRUE(until([this] { return agent->all<RankHeard>().size() == 2; }));
+  loop.call([this] {
+    const auto heard = agent->all<RankHeard>();
+    EXPECT_EQ(heard[0].what, RankHeard::What::save);
+    EXPECT_EQ(heard[1].what, RankHeard::What::pause);
+  });
+}
+
 TEST_F(RankLinkTest, ADrainThatEscalatesBeforeItIsTaken) {
   connect();
   say(Drain{false, "the batch host was lost"});

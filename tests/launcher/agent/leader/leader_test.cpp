@@ -416,6 +416,33 @@ TEST_F(LeaderTest, AnOlderStateInMemoryTakesThePlaceOfADamagedCheckpoint) {
   });
 }
 
+TEST_F(LeaderTest, AnOrderIsAnsweredWhenARankHasTakenIt) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  const auto answer_to = [this](const char* id, Order::Verb verb, const std::function<void()>& then) {
+    loop.call([&] { agent(1).say(Order{id, verb, "", "me@login"}); });
+    then();
+    std::string says;
+    EXPECT_TRUE(loop.until([&] {
+      for (const auto& answer : agent(1).all<OrderTaken>())
+        if (answer.id == id) says = answer.says;
+      return !says.empty();
+    }));
+    return says;
+  };
+  EXPECT_THAT(answer_to("1", Order::Verb::save, [] {}), HasSubstr("none has taken the order yet"));
+  EXPECT_THAT(answer_to("2", Order::Verb::pause,
+                        [this] {
+                          EXPECT_TRUE(until_event("paused"));
+                          loop.call([this] {
+                            EXPECT_EQ(agent(1).all<OrderTaken>().size(), 1u) << "it waits for a rank";
+                            agent(0).say(RankHeard{1, 1, RankHeard::What::pause});
+                          });
+                        }),
+              HasSubstr("hold after this step"));
+  EXPECT_TRUE(until_event("order_heard"));
+}
+
 TEST_F(LeaderTest, OrdersAreCarriedAndAnsweredWhenTheyAreOnRecord) {
   lead(1);
   ASSERT_TRUE(until_event("placement_verified"));
