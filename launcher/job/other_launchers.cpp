@@ -586,13 +586,19 @@ Script read_options(const Words& words, std::size_t at, const Launcher& launcher
   return script;
 }
 
-Words command_of(const Script& script, const Launcher& launcher, const std::string& interpreter) {
+Words command_of(const Script& script, const Launcher& launcher, const std::string& interpreter,
+                 std::string& shown) {
   Words out;
   if (!script.no_python) out = {interpreter, "-u"};
   if (!script.no_python && script.module) out.emplace_back("-m");
   const std::size_t name = out.size();
   out.insert(out.end(), script.words.begin(), script.words.end());
+  shown = fmt::format("{}", fmt::join(out, " "));
   if (launcher.number.empty() || script.no_rank) return out;
+  shown = fmt::format("{} {}=N{}{}",
+                      fmt::join(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(name) + 1, " "),
+                      launcher.number, out.size() > name + 1 ? " " : "",
+                      fmt::join(out.begin() + static_cast<std::ptrdiff_t>(name) + 1, out.end(), " "));
   // The number differs from rank to rank: a shell writes it behind the script's name.
   std::string text = "exec";
   for (std::size_t i = 0; i <= name; ++i) text += fmt::format(" \"${{{}}}\"", i);
@@ -723,7 +729,7 @@ std::vector<std::string> lines_for_people(const config::Loaded& loaded, const La
                             : per_node == 1 ? "one rank on each"
                                             : fmt::format("{} ranks on each", per_node),
                             config.cluster.nodes, config.cluster.nodes == 1 ? "" : "s",
-                            per_node > 1 ? "" : "s", fmt::join(from.command, " ")));
+                            per_node > 1 ? "" : "s", from.shown));
   if (from.per_node_by_default && from.per_node == 1 && per_node == 1)
     out.back() += fmt::format(
         ". {} alone starts one process on each node; for one on each GPU write --nproc-per-node=gpu",
@@ -785,7 +791,7 @@ std::optional<LauncherCommand> launcher_in(const Words& words, const Outside& ou
   Words before(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(found.begin));
   std::erase_if(before, [](const std::string& word) { return word == "exec" || word == "command"; });
   if (!before.empty() && is_assignment(before.front())) before.insert(before.begin(), "env");
-  out.command = command_of(script, launcher, interpreter_of(words, found, outside));
+  out.command = command_of(script, launcher, interpreter_of(words, found, outside), out.shown);
   out.command.insert(out.command.begin(), before.begin(), before.end());
   return out;
 }

@@ -26,6 +26,7 @@ Outside this_machine();
 struct LauncherCommand {
   std::string launcher;                  ///< "torchrun", "accelerate launch", ...
   std::vector<std::string> command;      ///< that each rank runs
+  std::string shown;                     ///< the same, for people
   std::vector<std::string> environment;  ///< "NAME=value" that the launcher would set for each
   std::optional<int> nodes, min_nodes;
   std::optional<int> per_node;       ///< ranks; 0: one for each GPU

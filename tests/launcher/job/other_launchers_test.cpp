@@ -159,6 +159,10 @@ TEST(OtherLaunchers, SetTheSizeOfTheJob) {
   take_launcher(loaded, with());
   EXPECT_EQ(loaded.config.cluster.ranks_per_node, 4);
 
+  loaded = job("deepspeed train.py --lr 1");
+  EXPECT_THAT(take_launcher(loaded, with()).front(),
+              HasSubstr("runs python3 -u train.py --local_rank=N --lr 1"));
+
   EXPECT_THAT(refusal("torchrun --nproc-per-node 4 train.py", {{"cluster.ranks_per_node", 8}}),
               HasSubstr("torchrun says 4, and cluster.ranks_per_node is 8"));
   EXPECT_THAT(refusal("torchrun --nnodes 2 train.py", {{"cluster.nodes", 4}}),
