@@ -42,6 +42,14 @@ NodeHealth own_health(const NodeHealth& found, const SharedFindings& shared) {
 SpareChecks::SpareChecks(std::size_t nodes, int every_s, bool first, double now)
     : nodes_(nodes), every_s_(every_s), next_(first ? now + every_s : now) {}
 
+void SpareChecks::take(int n, const NodeHealth& what) {
+  Node& node = nodes_[n];
+  const std::string numerics = what.numerics.empty() ? node.newest.numerics : what.numerics;
+  if (!node.answered || what.fitness != Fitness::unknown) node.newest = what;
+  node.newest.numerics = numerics;
+  node.answered = true;
+}
+
 void SpareChecks::known(int node, const NodeHealth& what) {
   take(node, what);
   nodes_[node].told = what;

@@ -30,11 +30,8 @@ class SpareChecks {
   /// of which nothing is known. To be called once all agents of the placement are there.
   bool awaits_first(const std::vector<bool>& fresh, double now);
 
-  /// The result of a check.
-  void take(int node, const control::NodeHealth& what) {
-    nodes_[node].newest = what;
-    nodes_[node].answered = true;
-  }
+  /// The result of a check. One that has found nothing out leaves what is known of the node.
+  void take(int node, const control::NodeHealth& what);
   /// On record by an earlier leader.
   void known(int node, const control::NodeHealth& what);
   /// Findings that more than half of the nodes that are not `lost` have in common, and are not on record as

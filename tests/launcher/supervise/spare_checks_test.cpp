@@ -118,6 +118,10 @@ TEST_F(SparesChecked, ACheckThatDoesNotComeToItsEndSaysNothingOfANode) {
   checks.take(1, {Fitness::unknown, "the check did not end in 15 s", ""});
   EXPECT_EQ(checks.views(placement, fresh, shared)[1].fitness, Fitness::unknown);
   EXPECT_FALSE(news(1));
+  checks.take(1, {Fitness::critical, "gpu.count: 7 of 8", "ab"});
+  checks.take(1, {Fitness::unknown, "the check did not end in 15 s", ""});
+  EXPECT_EQ(checks.views(placement, fresh, shared)[1].fitness, Fitness::critical) << "what is known stays";
+  EXPECT_EQ(checks.newest(1, shared).numerics, "ab");
 }
 
 TEST_F(SparesChecked, TheNumericsAreThoseOfActiveNodesOrOfMostOthers) {
