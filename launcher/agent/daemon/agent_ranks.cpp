@@ -74,8 +74,11 @@ void Agent::look_at_leftovers(int number, int attempt, const std::shared_ptr<Lef
   using Verdict = LeftoverWatch::Verdict;
   LocalRank* rank = ranks_.find(number, attempt);
   if (!rank) return;
+  // A process that the rank has started may be what reports, and go on.
+  const bool reported_itself =
+      rank->reports() && (!rank->speaker || rank->speaker->pid <= 0 || rank->speaker->pid == rank->pid);
   const bool says_enough =
-      own_trainer(config_.rank) || rank->finished || rank->reports() || rank->asked || asked_at_;
+      own_trainer(config_.rank) || rank->finished || reported_itself || rank->asked || asked_at_;
   std::vector<Leftover> left;
   try {
     if (!says_enough) left = system_.processes_of_rank(number, attempt);
