@@ -371,7 +371,7 @@ void Agent::silence(Peer& peer, LocalRank& rank, const std::string& why) {
   peer.mute = true;
   const bool told = std::exchange(rank.told_others, true);  // there may be many workers, and more each epoch
   if (!told) log::info("rank {}: {}; what it says is not heard", rank.rank, why);
-  peer.channel->send(encode(NotSpeaker{told ? "" : why + "; its calls of the client do nothing"}));
+  peer.channel->send(encode(NotSpeaker{told ? "" : why + "; what it calls of the client does nothing"}));
 }
 
 /// A parent has opened the client after its worker, or what spoke for the rank before has ended: what it said

@@ -349,7 +349,7 @@ TEST(Programs, AreNotWaitedForLongerThanThat) {
   EXPECT_THAT(give_order(c, Verb::stop).says, HasSubstr("SIGTERM and 25 s"));
   for (const int rank : {0, 1, 2, 3}) c.end_rank(rank, 0);
   for (int rank = 0; rank < 6; ++rank)
-    c.tell(rank / 2, [&](Supervisor& s) { s.rank_heard({rank, 1, control::RankHeard::What::sigterm}); });
+    c.tell(rank / 2, [rank](Supervisor& s) { s.rank_heard({rank, 1, control::RankHeard::What::sigterm}); });
   EXPECT_FALSE(over(c, 24));
   ASSERT_TRUE(over(c, 2));
   EXPECT_EQ(c.exit_code, 93);
@@ -436,7 +436,9 @@ TEST(Programs, ThatSpeakFollowOrders) {
   ASSERT_TRUE(c.until(Stage::starting));
   EXPECT_FALSE(give_order(c, Verb::pause).taken) << "nothing was heard of them so far";
   ASSERT_TRUE(c.training(1));
-  EXPECT_TRUE(give_order(c, Verb::save).taken);
+  c.run(0.5);  // until each rank has reported
+  const auto saves = give_order(c, Verb::save);
+  EXPECT_TRUE(saves.taken) << saves.says;
   ASSERT_TRUE(c.until([&] { return !c.leader->state().drain; }, 3));
   EXPECT_TRUE(give_order(c, Verb::pause).taken);
   EXPECT_TRUE(give_order(c, Verb::resume).taken);

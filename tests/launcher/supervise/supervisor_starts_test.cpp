@@ -20,7 +20,7 @@ void pmix_ends(FakeCluster& c, int n, const Launch& what) {
   const int slot =
       static_cast<int>(std::find(what.placement.begin(), what.placement.end(), n) - what.placement.begin());
   c.tell(n, [n, slot, attempt = what.attempt](Supervisor& s) {
-    s.node_signs(n, {{{"pmix_ended", -1, 0, 5, "it ended with status 1"}}});
+    s.node_signs(n, {{{"pmix_ended", -1, 0, 5, "it ended with status 1", attempt}}});
     for (const int rank : {2 * slot, 2 * slot + 1})
       s.rank_failed(n, {rank, attempt, 1, "the rank's PMIx server has ended: it ended with status 1"});
   });
