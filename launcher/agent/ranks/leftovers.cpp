@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 namespace holdfast::launcher {
@@ -45,13 +46,18 @@ LeftoverWatch::Verdict LeftoverWatch::judge(std::vector<Leftover> left, double n
     first_ = left_;
     first_at_ = now;
   }
-  if (now - ended_at_ < idle_s) return Verdict::wait;
-  const bool busy = cpu_since(first_, left_) >= busy_cores * (now - first_at_);
   const double used = cpu_of(left_);
+  if (idle_since_ < 0 || std::abs(used - idle_at_cpu_s_) > idle_cpu_s) {
+    idle_since_ = now;
+    idle_at_cpu_s_ = used;
+  }
+  const bool over = now - ended_at_ >= limit_s;
+  if (!over && now - idle_since_ < idle_s) return Verdict::wait;
+  const bool busy = cpu_since(first_, left_) >= busy_cores * (now - first_at_);
   const bool did_the_work = rank_cpu_s_ && used >= some_cpu_s && used > *rank_cpu_s_;
   const bool gpu = std::ranges::any_of(left_, [](const Leftover& l) { return l.gpu && !is_service(l); });
   if (!busy && !gpu && !did_the_work) return Verdict::harmless;
-  return now - ended_at_ < limit_s ? Verdict::wait : Verdict::train;
+  return over ? Verdict::train : Verdict::wait;
 }
 
 std::string LeftoverWatch::names() const {

@@ -19,11 +19,12 @@ struct Leftover {
 class LeftoverWatch {
  public:
   static constexpr double look_every_s = 0.25;
-  /// Those that do nothing are known to be harmless after `idle_s`; what may be training gets `limit_s` to
-  /// end: a worker of a data loader looks every 5 s whether its parent lives.
-  static constexpr double idle_s = 1, limit_s = 10;
-  /// Who has used less has done nothing, as a sleep. The kernel counts in such steps.
-  static constexpr double some_cpu_s = 0.01;
+  /// Those that do nothing for `idle_s` are harmless; a training that starts on a busy node does a little in
+  /// that time. All others get `limit_s` to end: a worker of a data loader looks every 5 s whether its parent
+  /// lives.
+  static constexpr double idle_s = 3, limit_s = 10;
+  /// Who has used less has done nothing, as a sleep; who uses less in idle_s does nothing.
+  static constexpr double some_cpu_s = 0.005, idle_cpu_s = 0.001;
   /// Cores that are no idle daemon's.
   static constexpr double busy_cores = 0.5;
 
@@ -40,7 +41,7 @@ class LeftoverWatch {
   std::optional<double> rank_cpu_s_;
   double ended_at_;
   std::vector<Leftover> first_, left_;  ///< of the first and the last look
-  double first_at_ = -1;
+  double first_at_ = -1, idle_since_ = -1, idle_at_cpu_s_ = 0;
 };
 
 }  // namespace holdfast::launcher

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <filesystem>
@@ -72,7 +73,10 @@ double cpu_seconds(int pid) {
   for (int i = 0; i < first; ++i) facts >> skipped;
   double ticks = 0, each = 0;
   for (int i = 0; i < count && facts >> each; ++i) ticks += each;
-  return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  // What it has used itself is known better, as far as its first thread has used it.
+  double first_thread_ns = 0;
+  std::istringstream(proc_file(std::to_string(pid), "schedstat")) >> first_thread_ns;
+  return std::max(ticks / static_cast<double>(::sysconf(_SC_CLK_TCK)), 1e-9 * first_thread_ns);
 }
 
 /// Has it a GPU open (NVIDIA's, or AMD's)?

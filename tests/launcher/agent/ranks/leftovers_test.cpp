@@ -23,15 +23,16 @@ TEST(Leftovers, ThatTrainAreToldFromThoseThatDoNoHarm) {
   const Case cases[] = {
       {"training in the background", 0.004, {7, "python3", 0.0}, 1.0, 1e9, Verdict::train, 10},
       {"training that sleeps between its steps", 0.004, {7, "python3", 0.03}, 0.001, 1e9, Verdict::train, 10},
+      {"training that starts on a busy node", 0.004, {7, "sh", 0.001}, 0.002, 1e9, Verdict::train, 10},
       {"training behind a long preparation", 60, {7, "python3", 0.0}, 0.9, 1e9, Verdict::train, 10},
       {"the same on a GPU, waiting", 60, {7, "python3", 5, true}, 0.01, 1e9, Verdict::train, 10},
       {"the rank of an earlier agent", std::nullopt, {7, "python3", 5}, 1, 1e9, Verdict::train, 10},
       {"a worker of a data loader", 3600, {7, "python3", 4000}, 1, 6, Verdict::none_left, 6},
       {"a tracker that ends at once", 3600, {7, "python3", 0.1}, 0, 0.1, Verdict::none_left, 0.25},
-      {"an idle server", 3600, {7, "python3", 40}, 0.02, 1e9, Verdict::harmless, 1},
-      {"an ssh-agent of a short rank", 0.004, {7, "ssh-agent", 0.05}, 0, 1e9, Verdict::harmless, 1},
-      {"a sleep of a short rank", 0.001, {7, "sleep", 0}, 0, 1e9, Verdict::harmless, 1},
-      {"a daemon for GPUs", 3600, {7, "nvidia-cuda-mps", 5, true}, 0.7, 1e9, Verdict::harmless, 1},
+      {"an idle server", 3600, {7, "python3", 40}, 0.02, 1e9, Verdict::harmless, 10},
+      {"an ssh-agent of a short rank", 0.004, {7, "ssh-agent", 0.05}, 0, 1e9, Verdict::harmless, 3},
+      {"a sleep of a short rank", 0.001, {7, "sleep", 0}, 0, 1e9, Verdict::harmless, 3},
+      {"a daemon for GPUs", 3600, {7, "nvidia-cuda-mps", 5, true}, 0.7, 1e9, Verdict::harmless, 3},
   };
   for (const Case& c : cases) {
     LeftoverWatch watch(c.rank_cpu_s, 100);
