@@ -19,7 +19,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Runs a tool to its end. Throws errors that do not come from the tool (missing, too slow).
+/// Runs a tool to its end. `block_sigterm`: for calls right after a requeue, when SLURM ends the processes of
+/// the job, of which the tool may be one. Throws errors that do not come from the tool (missing, too slow).
 Finished call(std::vector<std::string> argv, std::vector<std::string> environment, milliseconds limit,
               bool block_sigterm = false) {
   const std::string tool = argv.front();
@@ -114,7 +115,7 @@ JobName ClusterCli::called(JobId id, milliseconds limit) {
     const std::lock_guard lock(mutex_);
     if (const auto known = names_.find(id); known != names_.end()) return known->second;
   }
-  const Finished done = call(task_argv(std::to_string(id)), limit);
+  const Finished done = call(task_argv(std::to_string(id)), tool_environment(), limit, true);
   if (done.status != 0 && says_unknown_job(done.err)) return id;
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), done);
   const JobName name = read_task(done.out, id);
@@ -222,7 +223,6 @@ void ClusterCli::requeue(JobId id, milliseconds limit) {
 
 void ClusterCli::wait_for(JobId id, JobId other, milliseconds limit) {
   const JobName job = called(id, limit);
-  // As in exclude().
   const Finished done = call(wait_for_argv(job, called(other, limit)), tool_environment(), limit, true);
   if (done.status != 0) refuse(fmt::format("cannot let job {} wait for job {}", id, other), done);
 }
@@ -243,7 +243,6 @@ OtherNodes ClusterCli::other_nodes(JobId id, milliseconds limit) {
 
 void ClusterCli::exclude(JobId id, const std::vector<std::string>& nodes, milliseconds limit) {
   const JobName job = called(id, limit);
-  // Right after a requeue SLURM ends the processes of the job, and this process may be one of them.
   const Finished done = call(exclude_argv(job, nodes), tool_environment(), limit, true);
   if (done.status != 0) refuse(fmt::format("cannot exclude nodes for job {}", id), done);
 }
