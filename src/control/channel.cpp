@@ -14,6 +14,8 @@ namespace holdfast::control {
 namespace {
 
 constexpr Millis accept_pause{50};
+/// Of a Unix socket, to which the job's user alone can connect: all ranks of a node may do so at a time.
+constexpr Gate::Limits on_this_node{1024, 1024};
 
 Socket::endpoint_type listening(const Address& address) {
   if (const auto* path = std::get_if<std::filesystem::path>(&address))
@@ -43,7 +45,8 @@ struct Listener::State : std::enable_shared_from_this<Listener::State> {
         pause(c),
         secret(s),
         accepted(std::move(a)),
-        gate("the agent at " + to_text(address)) {}
+        gate("the agent at " + to_text(address),
+             std::holds_alternative<TcpAddress>(address) ? Gate::Limits() : on_this_node) {}
   void accept() {
     acceptor.async_accept([weak = weak_from_this()](std::error_code error, Socket socket) {
       const auto self = weak.lock();

@@ -245,6 +245,7 @@ TEST_P(ChannelTest, WithoutDescriptorsNothingIsKnownOfTheOtherEnd) {
 }
 
 TEST_P(ChannelTest, SilentStrangersPushOutOnlyEachOther) {
+  if (GetParam()) GTEST_SKIP() << "nobody else can connect to a Unix socket";
   listen();
   constexpr int most = 32;  // of one source
   std::deque<test::RawSocket> strangers;
