@@ -65,9 +65,9 @@ mini thaw-data
 soon 120 has_event placement_verified 2 || { show_record "$run"; echo "# the ranks are not up again"; }
 touch "$home/enough"
 soon 120 over "$run" || echo "# the run is not over"
-result=$(jq -n --slurpfile events <(events "$run") --arg status "$status" --argjson frozen "$frozen_s" --argjson kernel "$in_kernel" --arg end "$(result "$run" .status || true)" '
-  {proof: "frozen_data", frozen_s: $frozen, processes_in_kernel: $kernel, status: $status, end: $end,
+result=$(jq -n --slurpfile events <(events "$run") --arg status "$status" --argjson frozen "$frozen_s" --argjson kernel "$in_kernel" --arg outcome "$(result "$run" .status || true)" '
+  {proof: "frozen_data", frozen_s: $frozen, processes_in_kernel: $kernel, status: $status, outcome: $outcome,
    lost: [$events[] | select(.event == "node_lost") | {node, evidence}], attempts: ([$events[] | select(.event == "attempt_planned")] | length),
    waits: [$events[] | select(.event == "old_ranks_remain").evidence]}')
 printf 'RESULT %s\n' "$(jq -c . <<<"$result")"
-jq -e '.lost == [] and .attempts == 2 and .end == "done"' <<<"$result" >/dev/null
+jq -e '.lost == [] and .attempts == 2 and .outcome == "done"' <<<"$result" >/dev/null
