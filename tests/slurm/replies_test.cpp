@@ -179,6 +179,16 @@ TEST(Replies, tell_one_job_of_the_queue) {
   EXPECT_THROW(read_queued_job("slurm is busy", 7), Error);
 }
 
+TEST(Replies, tell_processes_of_a_job_on_this_node) {
+  // Of SLURM 22.05; '-' is no task of the step.
+  EXPECT_THAT(
+      read_processes(
+          "PID      JOBID    STEPID   LOCALID GLOBALID\n54       1        0        0       0       \n"
+          "55       1        0        -       -       \n28       1        batch    0       0       \n"),
+      testing::UnorderedElementsAre(28, 54, 55));
+  EXPECT_TRUE(read_processes("").empty());
+}
+
 TEST(Replies, tell_steps_of_a_name) {
   EXPECT_THAT(read_steps_named("17.batch|batch\n17.0|agent\n17.1|train|agent\n17.12|agent\nbusy\n", "agent"),
               ElementsAre("17.0", "17.12"));
