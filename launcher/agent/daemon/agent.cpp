@@ -344,12 +344,19 @@ bool Agent::admit(const std::shared_ptr<Peer>& peer) {
 void Agent::accept_rank(const std::shared_ptr<Peer>& peer, const Hello& hello) {
   if (!admit(peer)) return;
   LocalRank& rank = ranks_.at(hello.rank, hello.attempt);
-  const auto seen = peer->channel->peer();
-  const auto facts = seen ? system_.process(*seen) : std::nullopt;
-  peer->process =
-      seen ? ProcessId{*seen, facts ? facts->started : 0} : ProcessId{-static_cast<pid_t>(hello.pid), 0};
-  const auto look_up = [this](pid_t pid) { return system_.process(pid); };
-  const Claim found = rank.ended ? Claim::other : claim(peer->process, rank.speaker, rank.linked(), look_up);
+  Claim found = Claim::other;
+  try {
+    const auto seen = peer->channel->peer();
+    const auto facts = seen ? system_.process(*seen) : std::nullopt;
+    peer->process =
+        seen ? ProcessId{*seen, facts ? facts->started : 0} : ProcessId{-static_cast<pid_t>(hello.pid), 0};
+    const auto look_up = [this](pid_t pid) { return system_.process(pid); };
+    if (!rank.ended) found = claim(peer->process, rank.speaker, rank.linked(), look_up);
+  } catch (const Error& error) {  // it connects again
+    log::warn("it is not known which process speaks for rank {}: {}", rank.rank, error.what());
+    peers_.erase(peer->channel.get());
+    return peer->channel->close();
+  }
   const int speaker = rank.speaker ? std::abs(rank.speaker->pid) : 0;
   if (found != Claim::speaks)
     return silence(
