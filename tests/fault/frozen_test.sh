@@ -62,12 +62,13 @@ case_taken_over() {
 ranks_up() { events "$run" | jq -es --argjson a "$1" 'any(.event == "placement_verified" and .attempt == $a)' >/dev/null; }
 waits_for_old_ranks() { events "$run" | jq -es 'any(.event == "old_ranks_remain")' >/dev/null; }
 case_data_frozen() {
-  # shellcheck disable=SC2016 # for the rank's shell
-  start data_frozen --set supervise.clear_s=2 --set 'rank.command=["sh", "-c", "
-    while ! [ -e /shared/home/enough ]; do
-      if [ $RANK -gt 0 ]; then echo >/data/ext4/rank$RANK; elif [ -e /shared/home/fail ]; then rm /shared/home/fail; exit 1; fi
-      sleep 0.05
-    done"]'
+  cat >"$home/frozen_rank.sh" <<'END'
+while ! [ -e /shared/home/enough ]; do
+  if [ "$RANK" -gt 0 ]; then echo >"/data/ext4/rank$RANK"; elif [ -e /shared/home/fail ]; then rm /shared/home/fail; exit 1; fi
+  sleep 0.05
+done
+END
+  start data_frozen --set supervise.clear_s=2 --set 'rank.command=["sh", "/shared/home/frozen_rank.sh"]'
   check "$run: ranks are up" soon 60 ranks_up 1
   mini freeze-data
   mini exec touch /shared/home/fail
