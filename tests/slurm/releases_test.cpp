@@ -21,7 +21,7 @@ using ::testing::Pair;
 using ::testing::SizeIs;
 
 /// The job of a reply that has one.
-std::optional<Job> read_job_in(const std::string& reply) { return read_job(reply, std::stoll(reply)); }
+std::optional<Job> read_captured_job(const std::string& reply) { return read_job(reply, std::stoll(reply)); }
 
 class Releases : public testing::TestWithParam<std::string> {
  protected:
@@ -36,25 +36,25 @@ TEST_P(Releases, tell_their_version) {
 
 TEST_P(Releases, tell_jobs) {
   EXPECT_EQ(read_submitted(reply("sbatch_parsable.txt")), 1);
-  const auto running = read_job_in(reply("job_running.txt"));
+  const auto running = read_captured_job(reply("job_running.txt"));
   ASSERT_TRUE(running);
   EXPECT_EQ(running->state, JobState::running);
   EXPECT_THAT(running->nodes, ElementsAre("dgx001", "dgx002"));
   EXPECT_EQ(running->batch_host, "dgx001");
   EXPECT_TRUE(running->end_time);
   EXPECT_EQ(running->name, "a b \"q\" $(x) |y");
-  const auto waiting = read_job_in(reply("job_pending.txt"));
+  const auto waiting = read_captured_job(reply("job_pending.txt"));
   EXPECT_EQ(waiting->state, JobState::pending);
   EXPECT_EQ(waiting->reason, "Resources");
   EXPECT_THAT(waiting->nodes, IsEmpty());
-  const auto requeued = read_job_in(reply("job_requeued.txt"));
+  const auto requeued = read_captured_job(reply("job_requeued.txt"));
   EXPECT_EQ(requeued->state, JobState::pending);
   EXPECT_EQ(requeued->batch_host, "");
   EXPECT_FALSE(requeued->end_time);
   for (const auto& [file, word] : std::map<std::string, std::string>{{"job_cancelled.txt", "CANCELLED"},
                                                                      {"job_failed.txt", "FAILED"},
                                                                      {"job_completed.txt", "COMPLETED"}}) {
-    const auto job = read_job_in(reply(file));
+    const auto job = read_captured_job(reply(file));
     EXPECT_EQ(job->state, JobState::finished) << file;
     EXPECT_EQ(job->state_text, word);
   }
