@@ -122,7 +122,7 @@ fill_tmp() {
 }
 
 case_no_descriptors() {
-  # An agent that can open nothing starts no rank and cannot tell what runs on its node, which is to blame for that.
+  # An agent that can open nothing starts no rank and cannot tell what runs on its node: another one takes its place.
   start_held no_descriptors
   mid_run 10
   local node
@@ -131,7 +131,8 @@ case_no_descriptors() {
   on "$(nth 2)" pkill -KILL -o -x holdfast-train
   check "training goes on" soon 120 training "$run" 2
   ends_like_the_undisturbed
-  check "a spare has its slot" lacks "$(placement "$run")" "$node"
+  check "it has given way to another agent" holds "$(cat "$home/$run/logs/agent-$node.log")" "the agent was ended by signal 9; starting another"
+  check "no node was lost" equal "$(events "$run" | jq -rs 'map(select(.event == "node_lost").node) | join(" ")')" ""
 }
 
 case_pmix_killed() {

@@ -74,6 +74,7 @@ class Node final : public launcher::NodeSystem {
   void remove_flight_records(int) override {}
   int free_port(int first) const override { return first; }
   void check(bool numerics, std::function<void(const control::NodeHealth&)> then) override;
+  void replace_agent() override { agent_dies(); }
   void tell_guardian(bool) override {}
   void inject(const control::Inject&) override {}
 

@@ -20,6 +20,7 @@ using namespace control;
 
 namespace {
 constexpr Millis leave_poll{20};
+constexpr Millis blind_limit{10000};  // then another process may have the descriptors that this one lacks
 constexpr Millis flush_time{300};  // for messages that are still on their way to another node
 constexpr Millis logs_patience{5000};
 constexpr Millis watch_period{100};
@@ -166,9 +167,17 @@ void Agent::request_drain(const Drain& what) {
 /// `orphans`: nobody knows their attempt.
 std::optional<std::vector<RunProcess>> Agent::end_older(int attempt, int signal, int to_pmix, bool orphans) {
   try {
-    return kill_older(system_, attempt, signal, to_pmix, orphans);
+    auto left = kill_older(system_, attempt, signal, to_pmix, orphans);
+    cannot_look_since_.reset();
+    return left;
   } catch (const Error& error) {
-    if (!std::exchange(cannot_look_, true)) log::error("{}", error.what());
+    if (!cannot_look_since_) {
+      cannot_look_since_ = loop_.now();
+      log::error("{}", error.what());
+    } else if (loop_.now() - *cannot_look_since_ > blind_limit && !leave_timer_) {
+      log::error("this agent gives way to a new one, as it cannot look at the processes of its node");
+      system_.replace_agent();
+    }
     return std::nullopt;
   }
 }

@@ -146,7 +146,7 @@ class Agent {
   Roster roster_;
   int index_;  ///< of this node in the roster
   std::function<void(int)> ended_;
-  bool cannot_look_ = false;  ///< at the processes of the node
+  std::optional<Clock::time_point> cannot_look_since_;  ///< at the processes of the node
   config::RunConfig config_;
   config::ClusterFacts cluster_;
   control::Key secret_;

@@ -40,6 +40,7 @@ class LinuxNode final : public NodeSystem {
   void check(bool numerics, std::function<void(const control::NodeHealth&)> then) override {
     checker_.check(numerics, std::move(then));
   }
+  void replace_agent() override;
   void tell_guardian(bool over) override;
   void inject(const control::Inject& fault) override;
 

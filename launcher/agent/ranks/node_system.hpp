@@ -58,6 +58,8 @@ class NodeSystem {
   virtual int free_port(int first) const = 0;
   /// As NodeChecker::check().
   virtual void check(bool numerics, std::function<void(const control::NodeHealth&)> then) = 0;
+  /// Ends this agent, whose guardian starts another one.
+  virtual void replace_agent() = 0;
   /// As tell_guardian().
   virtual void tell_guardian(bool over) = 0;
   /// As inject_at_node().
