@@ -86,27 +86,28 @@ NodeChecker::NodeChecker(control::Loop& loop, RunDir run, const config::ClusterF
 void NodeChecker::check(bool numerics, std::function<void(const NodeHealth&)> then) {
   if (std::exchange(busy_, true)) return;
   // The doctor's result is not kept waiting: ranks may start when all nodes have it.
-  const auto told = [this, then = std::move(then)](bool more, NodeHealth health) {
-    busy_ = more;
-    if (!health.numerics.empty()) numerics_ = health.numerics;
-    health.numerics = numerics_;
-    then(health);
-  };
-  const bool probe = numerics && probes_ && numerics_.empty();
+  worker_.ask([run = run_, environment = environment_] { return run_doctor(run, environment); },
+              [this, numerics, then = std::move(then)](NodeHealth health) {
+                health.numerics = numerics_;
+                then(health);
+                busy_ = numerics;
+                if (numerics) prepare(std::move(health), then);
+              });
+}
+
+/// A spare that may be promoted soon: also brings the entries of the checkpoints into memory.
+void NodeChecker::prepare(NodeHealth health, std::function<void(const NodeHealth&)> then) {
+  const bool probe = probes_ && numerics_.empty();
   worker_.ask(
-      [run = run_, environment = environment_] {
-        NodeHealth health = run_doctor(run, environment);
-        files::list(run.checkpoints());  // brings the entries into memory for a promotion
-        return health;
+      [folder = run_.checkpoints(), environment = environment_, probe] {
+        files::list(folder);
+        return probe ? run_probe(environment) : std::string();
       },
-      [this, told, probe](NodeHealth health) {
-        told(probe, health);
+      [this, probe, health = std::move(health), then = std::move(then)](const std::string& hash) mutable {
+        busy_ = false;
         if (!probe) return;
-        worker_.ask([environment = environment_] { return run_probe(environment); },
-                    [told, health = std::move(health)](std::string hash) mutable {
-                      health.numerics = std::move(hash);
-                      told(false, std::move(health));
-                    });
+        numerics_ = health.numerics = hash;
+        then(health);
       });
 }
 

@@ -25,6 +25,8 @@ class NodeChecker {
   void check(bool numerics, std::function<void(const control::NodeHealth&)> then);
 
  private:
+  void prepare(control::NodeHealth health, std::function<void(const control::NodeHealth&)> then);
+
   RunDir run_;
   std::vector<std::string> environment_;  ///< the ranks', as far as their results depend on it
   bool probes_;                           ///< the ranks are holdfast-train
