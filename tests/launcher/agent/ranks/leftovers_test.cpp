@@ -2,6 +2,16 @@
 #include "launcher/agent/ranks/leftovers.hpp"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "launcher/agent/ranks/run_processes.hpp"
+#include "src/base/subprocess.hpp"
+#include "tests/config/scratch.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -55,6 +65,29 @@ TEST(Leftovers, AreNamed) {
   EXPECT_EQ(watch.names(), "python3 (7), sleep (8)");
   watch.judge(std::vector<Leftover>(9, {7, "a"}), 0);
   EXPECT_EQ(watch.names(), "a (7), a (7), a (7), a (7), a (7) and 4 more");
+}
+
+TEST(Leftovers, OfARankAreFoundWithWhatTheyHaveUsed) {
+  const test::Scratch scratch;
+  const RunDir run{scratch.path()};
+  Command rank;
+  rank.argv = {"sh", "-c", "while :; do :; done >/dev/null 2>&1 & sleep 60 >/dev/null 2>&1 &"};
+  rank.environment = {"PATH=/usr/bin:/bin", "HOLDFAST_RUN_DIR=" + run.path.string(), "HOLDFAST_NODE=n0",
+                      "HOLDFAST_ATTEMPT=3", "HOLDFAST_RANK=5"};
+  ASSERT_EQ(holdfast::run(rank, std::chrono::seconds(30)).status, 0);
+  std::vector<Leftover> left;
+  for (int looks = 0; looks < 200; ++looks) {
+    left = processes_of_rank(run, "n0", 5, 3);
+    if (left.size() == 2 && std::max(left[0].cpu_s, left[1].cpu_s) > 0.05) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  ASSERT_EQ(left.size(), 2u);
+  for (const Leftover& one : left) {
+    EXPECT_EQ(one.cpu_s > LeftoverWatch::some_cpu_s, one.name == "sh") << one.name << " " << one.cpu_s;
+    EXPECT_FALSE(one.gpu);
+    EXPECT_EQ(::kill(one.pid, SIGKILL), 0);
+  }
+  EXPECT_TRUE(processes_of_rank(run, "n0", 4, 3).empty()) << "another rank";
 }
 
 }  // namespace
