@@ -74,8 +74,9 @@ Error no_document_in(const std::filesystem::path& file, std::uint64_t lines, con
     hint = "Name the key of the text with --text-key, read conversations with --format chat, or " + hint;
   else
     hint[0] = 'L';
-  return {Exit::usage, "no document comes from " + file.string(),
-          std::to_string(lines) + (lines == 1 ? " line; " : " lines; ") + first, hint};
+  std::string why = std::to_string(lines) + (lines == 1 ? " line; " : " lines; ") + first;
+  if (why.ends_with('.')) why.pop_back();
+  return {Exit::usage, "no document comes from " + file.string(), why, hint};
 }
 
 Reader::Reader(const Settings& settings, const std::vector<Input>& inputs, const Part& part, Tally& tally)
