@@ -22,9 +22,6 @@ constexpr const char* script_format = R"(#!/bin/bash
 {gpus}#SBATCH --no-kill --requeue --open-mode=append
 #SBATCH --signal=B:USR1@{notice}
 
-# The user's shell or a profile may set these, which would change what the tools below do and print.
-unset SLURM_TIME_FORMAT "${{!SQUEUE_@}}" "${{!SCONTROL_@}}" "${{!SRUN_@}}" "${{!SBCAST_@}}"
-
 run_dir={run_dir}
 {program}umask g-w,o=  # as you had it, but never more than reading for your group
 child= again= stop= code=143 crashes=0
@@ -223,8 +220,8 @@ int notice_for(int drain_s, std::optional<int> limit_s) {
 }
 
 int shortest_limit(int drain_s) {
-  constexpr int shortest_training_s = 20;
-  return notice_for(drain_s, 0) + early_s + shortest_training_s;
+  constexpr int rest_s = early_s + 20;
+  return std::max(notice_for(drain_s, 0) + rest_s, rest_s * 3 / 2);  // a third of it may be the notice
 }
 
 std::optional<int> limit_in(std::string_view time) {

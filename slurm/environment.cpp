@@ -91,7 +91,7 @@ std::vector<std::string> tool_environment() {
 }
 
 std::vector<std::string> job_environment() {
-  auto environment = without_place({});
+  auto environment = without_place({"SQUEUE_", "SCONTROL_", "SRUN_", "SBCAST_"});  // for tools of its script
   std::erase_if(environment, [](const std::string& entry) {
     return for_sbatch_alone(name_in(entry)) && !sbatch_reads(name_in(entry));
   });

@@ -319,6 +319,8 @@ TEST(BatchScript, shortens_the_notice_of_a_short_limit) {
   EXPECT_EQ(notice_for(600, std::nullopt), 630);
   EXPECT_EQ(notice_for(600, 1200), 615);
   EXPECT_EQ(shortest_limit(25), 120);
+  EXPECT_EQ(shortest_limit(0), 120);
+  EXPECT_EQ(shortest_limit(90), 185);
   for (const int drain_s : {0, 25, 90, 600})
     for (int limit = shortest_limit(drain_s); limit < 3 * 3600; limit += 60) {
       const int notice = notice_for(drain_s, limit);

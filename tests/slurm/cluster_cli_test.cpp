@@ -52,7 +52,7 @@ TEST_F(ClusterCliTest, asks_about_jobs) {
   tools.answer("squeue", "", "slurm_load_jobs error: Invalid job id specified\n", 1);
   EXPECT_FALSE(cluster.job(99));
   tools.answer("squeue", FakeTools::captured("jobs_by_script.txt"));
-  EXPECT_THAT(cluster.jobs_of_script("/shared/home/sl.sh"), ElementsAre(1));
+  EXPECT_THAT(cluster.jobs_of_script("/shared/home/sl.sh"), ElementsAre(2, 5, 1));
   EXPECT_TRUE(cluster.jobs_of_script("/shared/home/other.sh").empty());
   EXPECT_EQ(cluster.script_of_job(1), "/shared/home/sl.sh");
   EXPECT_FALSE(cluster.script_of_job(4711));

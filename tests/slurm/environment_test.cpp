@@ -40,7 +40,8 @@ TEST_F(Environment, keeps_the_users_habits_out_of_the_tools) {
     set(name, "kept");
   set("SRUN_CPUS_PER_TASK", "1");
   const auto tools = tool_environment(), job = job_environment(), step = step_environment();
-  EXPECT_THAT(step, Not(Contains("SRUN_CPUS_PER_TASK=1")));
+  for (const auto& environment : {job, step}) EXPECT_THAT(environment, Not(Contains("SRUN_CPUS_PER_TASK=1")));
+  for (const auto& environment : {tools, job}) EXPECT_THAT(environment, Not(Contains("SQUEUE_FORMAT=habit")));
   for (const auto& environment : {tools, job, step}) {
     for (const auto& entry : environment) EXPECT_THAT(entry, Not(HasSubstr("SLURM_JOB_ID")));
     for (const char* gone :
@@ -51,7 +52,6 @@ TEST_F(Environment, keeps_the_users_habits_out_of_the_tools) {
                              "HOME_OF_TEST=kept"})
       EXPECT_THAT(environment, Contains(kept));
   }
-  EXPECT_THAT(tools, Not(Contains("SQUEUE_FORMAT=habit")));
   EXPECT_THAT(tools, Contains("SLURM_TIME_FORMAT=%s"));
   EXPECT_THAT(job, Not(Contains("LC_ALL=C"))) << "the job speaks the user's language";
 }
