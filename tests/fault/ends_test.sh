@@ -7,11 +7,14 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(drained requeued failed_before script_lost crash_loop cannot_start user_error)
+all_cases=(drained array_task requeued failed_before script_lost crash_loop cannot_start user_error)
 
 case_drained() {
-  # The time limit is near: the state is saved, and the next job of the run continues from it.
+  # The time limit is near: the state is saved, and the next job of the run continues from it. SLURM's variables in the shell
+  # that would change the job do not reach it.
+  local submit_env=(SBATCH_NO_REQUEUE=1 SBATCH_MEM_PER_NODE=100M)
   start_held drained --set checkpoint.every=0
+  check "$run: all memory of its nodes" holds "$(mini exec scontrol show job "$job")" MinMemoryNode=0
   trains_to 10
   mini exec scancel --batch --signal=USR1 "$job"
   check "$run: is over" soon 120 over "$run"
@@ -20,7 +23,11 @@ case_drained() {
   check "nothing newer than its last checkpoint" equal "$(result "$run" .durable_step)" "$(result "$run" '.attempts[0].last_step')"
   check "back in the queue" soon 60 queued
   check "the next job trains" soon 240 trains_again
-  # Cancelled: SLURM signals every process of the job. The same, but the job is not requeued: it continues when it is submitted again.
+  # A chain: one job waits for this one, another for all of the run.
+  check "$run: a job that would not wait is refused" refused_as "belongs to job $job" behind
+  local second third
+  second=$(behind "--dependency=afterany:$job") third=$(behind --dependency=singleton)
+  # Cancelled: SLURM signals every process of the job. The same, but the job is not requeued: the next one of the chain continues.
   rm "$home/$run/result.json"
   mini exec scancel "$job"
   check "$run: is over again" soon 120 over "$run"
@@ -28,13 +35,51 @@ case_drained() {
   check "$run: the reason" equal "$(drains .reason | tail -n 1)" SIGTERM
   check "$run: has left the queue" soon 60 job_gone "$job"
   rm "$home/$run/result.json"
-  soon 60 all_idle
-  job=$(submit_held drained --set checkpoint.every=0)
+  job=$second
   max_lost=0 ends_like_the_undisturbed 2
+  job=$third
+  check "$run: the last job of the chain ends" soon 60 job_gone "$third"
+  check "$run: because nothing is left to do" holds "$(cat "$home/$run/logs/job-$third.log")" \
+    "the run has ended in job $second: done; nothing is left for job $third"
+  check "$run: with the run's exit code" holds "$(mini exec scontrol show job "$third")" "JobState=COMPLETED"
   echo "# $run: $(result "$run" '.attempts | length') attempts (3 where SLURM's signal reaches the guardians alone)"
   every_step_once
 }
+# behind [OPTION...]: submits the same run again; prints the job.
+behind() { submit "$run" --set checkpoint.every=0 --set drill.allowed=true -- "$@"; }
+# refused_as WORDS COMMAND...: it ends with 2, and says so.
+refused_as() {
+  local want=$1 status=0 said
+  said=$("${@:2}" 2>&1) || status=$?
+  equal "$status" 2 && holds "$said" "$want"
+}
 queued() { [[ $(mini exec squeue -h -j "$job" -o %T) == PENDING ]]; }
+
+case_array_task() {
+  # The time limit of one task of an array is near, the one whose number is the array's: it alone goes back into the queue.
+  soon 180 all_idle
+  cat >"$home/sweep.sh" <<'END'
+#!/bin/bash
+#SBATCH --nodes=1 --exclusive --no-kill --requeue --signal=B:USR1@60 --array=1-2 --output=/shared/home/sweep-%a.log
+exec holdfast run -N 1 --spares 0 --set cluster.ranks_per_node=1 --set rank.kind=sigterm --set "run.dir=sweep_$SLURM_ARRAY_TASK_ID" -- \
+  sh -c 'echo "job $SLURM_JOB_ID of $SLURM_ARRAY_JOB_ID"; trap "exit 0" TERM; while sleep 0.1; do :; done'
+END
+  local array last
+  array=$(mini exec --chdir /shared/home sbatch --parsable sweep.sh)
+  for run in sweep_1 sweep_2; do check "$run: runs" soon 60 says_its_job "$run" "$array"; done
+  last=$(mini exec squeue -h -j "$array" -o '%A %K' | sed -n "s/^$array //p")
+  mini exec scancel --batch --signal=USR1 "${array}_$last"
+  check "task $last is back in the queue, and the other one runs" soon 60 tasks_are "$array" "$last PENDING" "$((3 - last)) RUNNING"
+  check "the run of the other one had one attempt" equal "$(events "sweep_$((3 - last))" | grep -c attempt_planned)" 1
+  check "and was not told to end" equal "$(events "sweep_$((3 - last))" | grep -c '"drain"')" 0
+  mini exec scancel "$array"
+}
+says_its_job() { grep -q "job [0-9]* of $2" "$home/$1/logs/attempt-0001/rank-00000.log"; }
+tasks_are() {
+  local now
+  now=$(mini exec squeue -h -j "$1" -o '%K %T')
+  holds "$now" "$2" && holds "$now" "$3"
+}
 
 # loses NODE: the run has no spare and ends without this node; the requeued job excludes it.
 loses() {
@@ -53,8 +98,10 @@ case_requeued() {
   lost=$(nth 2)
   loses "$lost"
   mini revive-node "$lost"
-  check "$run: the next job trains" soon 240 trains_again
+  # The first job may have saved in a second attempt.
+  check "$run: the next job trains" soon 240 trains_again "$(($(events "$run" | grep -c '"attempt_planned"') + 1))"
   check "$run: not on $lost" equal "$(placement "$run" | grep -c "$lost")" 0
+  check "$run: $lost may come back after a day" equal "$(jq -rc '.nodes | keys' "$home/$run/excluded.json")" "[\"$lost\"]"
   mini exec scancel "$job"
   check "$run: has left the queue" soon 60 job_gone "$job"
 }
@@ -120,6 +167,7 @@ case_user_error() {
   ends_as failed 2
   check "one attempt" equal "$(result "$run" '.attempts | length')" 1
   check "the reason is told" holds "$(result "$run" .why)" "token"
+  check "a time limit that leaves no time to train is refused" refused_as "leaves no time to train" submit too_short -t 1
 }
 
 run_cases "$@"

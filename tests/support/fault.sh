@@ -82,7 +82,8 @@ mid_run() { # STEP: a durable checkpoint and that many steps
 
 # SLURM delays a requeued job by two minutes, refuses to change that while its nodes remember the job, and delays it anew
 # when they have forgotten it. A job that starts while they still end its last start is lost (its credentials are revoked).
-trains_again() { training "$run" 2 || { all_idle && sleep 2 && mini exec scontrol update "JobId=$job" StartTime=now; false; }; }
+# trains_again [ATTEMPT]: the next job of the run does, in that attempt (2).
+trains_again() { training "$run" "${1-2}" || { all_idle && sleep 2 && mini exec scontrol update "JobId=$job" StartTime=now; false; }; }
 
 every_step_once() {
   check "$run: metrics: one line per step" \

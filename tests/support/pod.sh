@@ -40,12 +40,12 @@ copy_job() {
   cp "$test_model" "$home/model.toml"
   chown 61000 "$home/"{job,model}.toml
 }
-# submit RUN ARGUMENT...: a run in /shared/home/RUN; prints the job id. `submit_env`: NAME=VALUE for its environment.
+# submit RUN ARGUMENT...: a run in /shared/home/RUN; prints the job id. `submit_env`: words NAME=VALUE for its environment.
 submit() {
   local name=$1
   shift
   copy_job
-  mini exec --chdir /shared/home env ${submit_env:+"$submit_env"} holdfast submit job.toml --parsable --set data.tokens=/shared/home/tokens.bin \
+  mini exec --chdir /shared/home env ${submit_env[@]+"${submit_env[@]}"} holdfast submit job.toml --parsable --set data.tokens=/shared/home/tokens.bin \
     --set "run.dir=/shared/home/$name" --set "run.name=$name" "${test_sets[@]}" "$@"
 }
 
