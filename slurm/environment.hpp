@@ -5,10 +5,9 @@
 //
 //   for             gets
 //   a tool          our environment without variables of tools; times in Unix seconds, messages in English
-//   sbatch          our environment without those of an enclosing job, and of the tools that its script
-//   calls;
-//                   of SBATCH_* only those that choose where, for whom and how long a job runs: the others
-//                   win over #SBATCH lines of the script
+//   sbatch          the same without those of an enclosing job or of tools in the script; of SBATCH_* only
+//                   those that choose where, for whom and how long a job runs: the others win over #SBATCH
+//                   lines of the script
 //   srun            our environment without those of the enclosing step; the variables for ranks come along
 //   a rank          of the SLURM_* of its agent's step, those that say which job this is
 #include <string>

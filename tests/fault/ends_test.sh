@@ -61,19 +61,29 @@ case_array_task() {
   cat >"$home/sweep.sh" <<'END'
 #!/bin/bash
 #SBATCH --nodes=1 --exclusive --no-kill --requeue --signal=B:USR1@60 --array=1-2 --output=/shared/home/sweep-%a.log
-exec holdfast run -N 1 --spares 0 --set cluster.ranks_per_node=1 --set rank.kind=sigterm --set "run.dir=sweep_$SLURM_ARRAY_TASK_ID" -- \
-  sh -c 'echo "job $SLURM_JOB_ID of $SLURM_ARRAY_JOB_ID"; trap "exit 0" TERM; while sleep 0.1; do :; done'
+exec holdfast run -N 1 --spares 0 --set cluster.ranks_per_node=1 --set rank.kind=sigterm --set "run.dir=sweep_$SLURM_ARRAY_TASK_ID" -- sh task.sh
 END
-  local array last
+  cat >"$home/task.sh" <<'END'
+echo "job $SLURM_JOB_ID of $SLURM_ARRAY_JOB_ID"
+trap "exit 0" TERM
+while sleep 0.1; do :; done
+END
+  local array last other
   array=$(mini exec --chdir /shared/home sbatch --parsable sweep.sh)
   for run in sweep_1 sweep_2; do check "$run: runs" soon 60 says_its_job "$run" "$array"; done
   last=$(mini exec squeue -h -j "$array" -o '%A %K' | sed -n "s/^$array //p")
   mini exec scancel --batch --signal=USR1 "${array}_$last"
-  check "task $last is back in the queue, and the other one runs" soon 60 tasks_are "$array" "$last PENDING" "$((3 - last)) RUNNING"
-  check "the run of the other one had one attempt" equal "$(events "sweep_$((3 - last))" | grep -c attempt_planned)" 1
-  check "and was not told to end" equal "$(events "sweep_$((3 - last))" | grep -c '"drain"')" 0
-  mini exec scancel "$array"
+  other=$((3 - last))
+  check "task $last is back in the queue, and the other one runs" soon 60 tasks_are "$array" "$last PENDING" "$other RUNNING"
+  check "the run of the other one had one attempt" equal "$(events "sweep_$other" | grep -c attempt_planned)" 1
+  check "and was not told to end" equal "$(events "sweep_$other" | grep -c '"drain"')" 0
+  # A second job of its run begins at once, since it waits for a job of another name. It goes back, behind the task.
+  job=$(mini exec --chdir /shared/home holdfast submit --parsable --command 'sh task.sh' -N 1 --spares 0 --set cluster.ranks_per_node=1 \
+    --set rank.kind=sigterm --set "run.dir=sweep_$other" -- --dependency=singleton)
+  check "a second job of its run waits for it" soon 60 waits_for "$job" "afterany:${array}_$other"
+  mini exec scancel "$array" "$job"
 }
+waits_for() { holds "$(mini exec squeue -h -j "$1" -o %E)" "$2"; }
 says_its_job() { grep -q "job [0-9]* of $2" "$home/$1/logs/attempt-0001/rank-00000.log"; }
 tasks_are() {
   local now
