@@ -209,7 +209,7 @@ TEST(Runner, MissingBaselineAndHealingAreReportedNotThrown) {
   EXPECT_THAT(report.cases[0].differences, ElementsAre("no baseline: no model"));
   testbed.no_baseline = false;
   testbed.cannot_heal = true;
-  report = run(testbed, "[[case]]\nfaults = [\"gradient_nan at step 5\"]\n");
+  report = run(testbed, "[[case]]\nfaults = [\"stopped at step 5\"]\n");
   EXPECT_THAT(report.cases[0].differences, ElementsAre("a node stays away"));
 }
 
