@@ -64,7 +64,7 @@ class AgentStepsTest : public ::testing::Test {
     loop.run();
   }
 
-  test::Scratch scratch;
+  holdfast::test::Scratch scratch;
   control::RealLoop loop;
   std::optional<AgentSteps> made;
   std::string refused;

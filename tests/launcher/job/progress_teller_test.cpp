@@ -146,7 +146,7 @@ class ProgressTellerTest : public testing::Test {
     files::fs::create_directories(run.events());
     return run;
   }
-  test::Scratch scratch;
+  holdfast::test::Scratch scratch;
   RunDir run = run_in(scratch.path());
   Journal journal{run, 1};
   HandLoop loop;
