@@ -207,7 +207,7 @@ TEST(KernelLog, that_cannot_be_read_is_told_with_what_is_lost_and_what_helps) {
   EXPECT_THAT(finding.says, HasSubstr("no-kmsg cannot be read (No such file or directory): machine checks"));
   EXPECT_THAT(finding.says, HasSubstr("SXid"));
   EXPECT_THAT(finding.advice, HasSubstr("container"));
-  node.roots.kernel_log = node.roots.proc;  // as a device whose reads are refused
+  node.roots.kernel_log = "/";  // as a device whose reads are refused
   finding = found(check_kernel(node.roots), "kernel.log");
   EXPECT_EQ(finding.fitness, Fitness::warning);
   EXPECT_THAT(finding.advice, HasSubstr("kernel.dmesg_restrict=0"));
