@@ -172,9 +172,9 @@ TEST_F(SubmitCommand, a_job_may_wait_for_the_one_that_has_the_run) {
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_THAT(tools.calls(), HasSubstr("\n--dependency=afterany:1\n"));
   EXPECT_EQ(files::read_text(run.owner()), owner);
-  const auto other = submit({"--set", "train.steps=7", "--", "--dependency=singleton"});
+  const auto other = submit({"--set", "train.seed=7", "--", "--dependency=singleton"});
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.err, HasSubstr("steps = 7"));
+  EXPECT_THAT(other.err, HasSubstr("seed = 7"));
   const auto elsewhere = submit({"--", "--dependency=afterany:9"});
   EXPECT_EQ(elsewhere.status, 2);
   EXPECT_THAT(elsewhere.err, HasSubstr("let this job wait for it with '-- --dependency=afterany:1'"));
@@ -250,10 +250,11 @@ TEST_F(SubmitCommand, a_lost_answer_is_settled_by_looking) {
 }
 
 TEST_F(SubmitCommand, warns_when_the_job_can_never_start) {
+  tools.answer("sbatch", "5\n");
   tools.answer("squeue", test::FakeTools::captured("job_too_big.txt"));
   const auto done = submit({"--parsable"});
   EXPECT_EQ(done.status, 0);
-  EXPECT_THAT(done.err, HasSubstr("job 1 may never start: another number of nodes than "
+  EXPECT_THAT(done.err, HasSubstr("job 5 may never start: another number of nodes than "
                                   "the partition allows (PartitionNodeLimit)"));
 }
 
