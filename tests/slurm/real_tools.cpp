@@ -252,6 +252,8 @@ TEST_F(Owner, leaves_a_job_that_could_not_start_elsewhere_as_it_is) {
   requeue_elsewhere(cluster(), job, {here.back()}, 2);
   EXPECT_EQ(shown_of(job, "Restarts"), "2");
   EXPECT_EQ(shown_of(job, "ExcNodeList"), before);
+  requeue_elsewhere(cluster(), job, {}, 2, {}, expand(before));
+  EXPECT_EQ(shown_of(job, "ExcNodeList"), "(null)") << "nodes that were excluded long ago";
 }
 
 TEST_F(Owner, cancels_a_job) {
