@@ -79,9 +79,10 @@ void Agent::look_at_leftovers(int number, int attempt, const std::shared_ptr<Lef
       rank->reports() && (!rank->speaker || rank->speaker->pid <= 0 || rank->speaker->pid == rank->pid);
   const bool says_enough =
       own_trainer(config_.rank) || rank->finished || reported_itself || rank->asked || asked_at_;
+  if (says_enough) return tell_end(number, attempt, 0, "");
   std::vector<Leftover> left;
   try {
-    if (!says_enough) left = system_.processes_of_rank(number, attempt);
+    left = system_.processes_of_rank(number, attempt);
   } catch (const Error& error) {
     log::warn("it is not known what rank {} has left behind: {}", number, error.what());
   }

@@ -41,7 +41,8 @@ double cpu_since(const std::vector<Leftover>& before, const std::vector<Leftover
 
 LeftoverWatch::Verdict LeftoverWatch::judge(std::vector<Leftover> left, double now) {
   left_ = std::move(left);
-  if (left_.empty()) return Verdict::none_left;
+  // A process that becomes another program at this moment has no environment, and is not seen.
+  if (left_.empty()) return now - ended_at_ < look_every_s ? Verdict::wait : Verdict::none_left;
   if (first_at_ < 0) {
     first_ = left_;
     first_at_ = now;

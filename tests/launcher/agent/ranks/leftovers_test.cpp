@@ -59,6 +59,16 @@ TEST(Leftovers, ThatTrainAreToldFromThoseThatDoNoHarm) {
   }
 }
 
+TEST(Leftovers, ThatAreNotSeenAtOnceAreLookedForAgain) {
+  LeftoverWatch watch(0.001, 100);
+  EXPECT_EQ(watch.judge({}, 100), Verdict::wait) << "it may be in the midst of an exec";
+  EXPECT_EQ(watch.judge({{7, "python3", 0.03}}, 100.25), Verdict::wait);
+  EXPECT_EQ(watch.judge({{7, "python3", 0.05}}, 110), Verdict::train);
+  LeftoverWatch none(0.001, 100);
+  EXPECT_EQ(none.judge({}, 100), Verdict::wait);
+  EXPECT_EQ(none.judge({}, 100.25), Verdict::none_left);
+}
+
 TEST(Leftovers, AreNamed) {
   LeftoverWatch watch(1.0, 0);
   watch.judge({{7, "python3"}, {8, "sleep"}}, 0);
