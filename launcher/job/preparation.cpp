@@ -78,13 +78,14 @@ std::optional<slurm::JobId> job_around() {
   return slurm::inside_a_job() ? std::optional(slurm::job_env().job) : std::nullopt;
 }
 
-/// The first setting that the run has otherwise, as a line of its file; "": none. What SLURM is asked for
-/// besides nodes and time may differ.
+/// The first setting that the run has otherwise, as a line of its file; "": none. Options of sbatch may
+/// differ, but not the time, to which the notice in the script is fitted.
 std::string other_setting(const Preparation& prepared) {
   const auto settings = [](config::RunConfig config) {
-    const std::string time = config.slurm.time;  // with it goes the notice in the script
-    config.slurm = {};
-    config.slurm.time = time;
+    auto& slurm = config.slurm;
+    for (auto* option : {&slurm.partition, &slurm.account, &slurm.qos, &slurm.reservation, &slurm.constraint})
+      option->clear();
+    slurm.extra.clear();
     return config::to_toml(config);
   };
   const std::string of_run = settings(config::load(prepared.run.config()).config);

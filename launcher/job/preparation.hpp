@@ -47,8 +47,8 @@ void check_cluster_file(const config::ClusterFacts& facts);
 Plan plan_for_group(Plan plan, const config::RunConfig& config);
 
 /// For a job that will continue the run when other jobs of it have ended. Throws Error (usage) when its
-/// settings are not those of the run: they are in the run directory, which belongs to those jobs. What SLURM
-/// is asked for besides the nodes may differ.
+/// settings are not those of the run: they are in the run directory, which belongs to those jobs. Options of
+/// sbatch may differ.
 void check_same_run(const Preparation& prepared);
 
 /// For a job of a script of one's own: an earlier job has done this run, with the same settings.
