@@ -21,7 +21,7 @@ using namespace control;
 namespace {
 constexpr Millis leave_poll{20};
 constexpr Millis blind_limit{10000};  // then another process may have the descriptors that this one lacks
-constexpr Millis flush_time{300};  // for messages that are still on their way to another node
+constexpr Millis flush_time{300};     // for messages that are still on their way to another node
 constexpr Millis logs_patience{5000};
 constexpr Millis watch_period{100};
 constexpr Millis alive_period{500};

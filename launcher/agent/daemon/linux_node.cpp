@@ -46,7 +46,9 @@ pid_t LinuxNode::start(Command command, ChildHooks hooks) {
   if (program == "holdfast-train" || program == pmix_program) program = find_program(program).string();
   const pid_t pid = children_.start(command, std::move(hooks));
   std::erase_if(beginning_, [this](const auto& one) { return !children_.begins(one.first); });
-  if (will_be) will_be->pid = pid, beginning_[pid] = *will_be;
+  if (!will_be) return pid;
+  will_be->pid = pid;
+  beginning_[pid] = *will_be;
   return pid;
 }
 

@@ -199,7 +199,7 @@ int main(int argc, char** argv) {
   if (argc != 5) return 2;
   try {
     return holdfast::launcher::measure(argv[1], std::atoi(argv[2]), std::atoi(argv[3]),
-                                       static_cast<std::size_t>(std::atoll(argv[4])));
+                                       holdfast::as_size(std::atoll(argv[4])));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
