@@ -58,9 +58,9 @@ exit $code
 
 constexpr std::string_view place_stem = "/tmp/holdfast-";
 
-/// `place` is on a disk of the node, where other users can write, too. Nobody knows its name before, and it is
-/// made before anything is put into it. A node on which this fails has no agent, which the leader handles later:
-/// its step begins with `step_from_place`.
+/// `place` is on a disk of the node, where other users can write, too. Nobody knows its name before, and it
+/// is made before anything is put into it. A node on which this fails has no agent, which the leader handles
+/// later: its step begins with `step_from_place`.
 constexpr const char* unpack_format = R"(bundle={bundle}
 place={stem}$SLURM_JOB_ID-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 holdfast=$place/holdfast/bin/holdfast
@@ -72,7 +72,8 @@ on_all_nodes 300 sh -c 'umask 077; [ -O "$1" ] && [ ! -L "$1" ] && cd "$1" && ta
 )";
 constexpr const char* check_place =
     "[ -O \"$0\" ] && [ ! -L \"$0\" ] && exec \"$@\"; "
-    "echo \"holdfast: the bundle cannot be run on $(uname -n) ($0 is absent, or another user has made it)\" >&2; exit 4";
+    "echo \"holdfast: the bundle cannot be run on $(uname -n) ($0 is absent, or another user has made it)\" "
+    ">&2; exit 4";
 constexpr const char* clean_text = "on_all_nodes 30 rm -rf \"$place\"\n\n";
 
 struct Owned {

@@ -47,8 +47,9 @@ std::optional<std::string> take_time(std::vector<std::string>& arguments);
 /// The script. The loop in it runs `holdfast run` again when a signal ended it, requeues the job on exit code
 /// 75 and ends the job on every other code.
 std::string script_text(const BatchJob& job);
-/// The command of a step, as it is. If its program lies where the script has unpacked a bundle, the step first makes
-/// sure that this folder is the user's own on its node, too, and ends with 4 (unhealthy) and a reason if not.
+/// The command of a step, as it is. If its program lies where the script has unpacked a bundle, the step
+/// first makes sure that this folder is the user's own on its node, too, and ends with 4 (unhealthy) and a
+/// reason if not.
 std::vector<std::string> step_from_place(std::vector<std::string> command);
 /// sbatch's arguments, without the script.
 std::vector<std::string> submit_arguments(const BatchJob& job);

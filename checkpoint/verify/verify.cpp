@@ -190,9 +190,10 @@ class Verifier {
     try {
       const auto record = read_commit_record(step_dir_);
       if (!record && version >= first_version_with_commit_record)
-        result_.remarks.push_back(std::string(commit_record_name) +
-                                  ": it is missing (the state is whole without it; lists and retention take the "
-                                  "manifest's time)");
+        result_.remarks.push_back(
+            std::string(commit_record_name) +
+            ": it is missing (the state is whole without it; lists and retention take the "
+            "manifest's time)");
       if (record && *record != commit_record_of(manifest, text_, record->committed))
         problem(std::string(commit_record_name) + ": it is not that of this manifest");
     } catch (const Damaged& e) {

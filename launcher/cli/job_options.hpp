@@ -19,9 +19,9 @@ struct JobOptions {
   std::vector<std::string> flags_of(std::vector<std::string> words);
   bool any_set() const;  ///< anything besides the file
   /// The settings; each flag counts like a --set given last. The name of a run without a job file is that of
-  /// its program, with a number where another run has that name. A command that is a launcher becomes what its
-  /// ranks run (other_launchers.hpp), and stderr says so. `nodes_here`: of the allocation around, on which a
-  /// program without a job file runs but on the spares; 0: there is none. Throws Error (usage).
+  /// its program, with a number where another run has that name. A command that is a launcher becomes what
+  /// its ranks run (other_launchers.hpp), and stderr says so. `nodes_here`: of the allocation around, on
+  /// which a program without a job file runs but on the spares; 0: there is none. Throws Error (usage).
   config::Loaded load(int nodes_here = 0) const;
 
  private:

@@ -116,7 +116,8 @@ void AgentSteps::release_started() {
     if (!started) continue;
     shared.released = true;
     for (const auto& node : shared.nodes) steps_.at(node).released = true;
-    // With its child, which ends the step when srun alone is killed. It may be so young that it leads no group.
+    // With its child, which ends the step when srun alone is killed. It may be so young that it leads no
+    // group.
     if (::kill(-shared.pid, SIGKILL) != 0) ::kill(shared.pid, SIGKILL);
   }
 }

@@ -37,7 +37,8 @@ std::filesystem::path node_folder(const std::filesystem::path& run_dir) {
 
 std::filesystem::path local_level_folder(const std::filesystem::path& local,
                                          const std::filesystem::path& run_dir) {
-  return (local == "auto" ? node_memory : local) / fmt::format("holdfast-state-{}.{:016x}", ::getuid(), hash_of(run_dir));
+  return (local == "auto" ? node_memory : local) /
+         fmt::format("holdfast-state-{}.{:016x}", ::getuid(), hash_of(run_dir));
 }
 
 std::string local_level_file(int rank, bool copy) {

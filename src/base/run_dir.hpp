@@ -48,12 +48,12 @@ struct RunDir {
 };
 
 /// Folder in the memory of a node for what a run keeps there, but for its state. The same name on every node.
-/// Like the next one it is private to the user (files::make_private_folder), its name has no spaces, and whoever
-/// looks for it needs the run directory's path alone.
+/// Like the next one it is private to the user (files::make_private_folder), its name has no spaces, and
+/// whoever looks for it needs the run directory's path alone.
 std::filesystem::path node_folder(const std::filesystem::path& run_dir);
 
-/// Folder of a run's local level inside `local`, as checkpoint.local names it; "auto": /dev/shm. In it, "rank-00007.own" and, on its partner's node,
-/// "rank-00007.copy".
+/// Folder of a run's local level inside `local`, as checkpoint.local names it; "auto": /dev/shm. In it,
+/// "rank-00007.own" and, on its partner's node, "rank-00007.copy".
 std::filesystem::path local_level_folder(const std::filesystem::path& local,
                                          const std::filesystem::path& run_dir);
 std::string local_level_file(int rank, bool copy);

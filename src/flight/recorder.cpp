@@ -63,7 +63,8 @@ FlightRecorder::~FlightRecorder() {
   std::error_code ignored;
   if (path_.empty() || failed_) return;
   std::filesystem::remove(path_, ignored);
-  std::filesystem::remove(path_.parent_path(), ignored);  // fails unless it is empty, as after a run without agents
+  std::filesystem::remove(path_.parent_path(),
+                          ignored);  // fails unless it is empty, as after a run without agents
 }
 
 int FlightRecorder::join(std::uint64_t key, std::string_view name, int size, int member) {

@@ -8,9 +8,8 @@ namespace {
 TEST(RunDir, AFlightRecordsNameSaysItsAttempt) {
   for (const int attempt : {0, 1, 12345})
     for (const int rank : {0, 1023})
-      EXPECT_EQ(
-          attempt_of_flight_record(flight_record("/runs/a", attempt, rank).filename().string()),
-          attempt);
+      EXPECT_EQ(attempt_of_flight_record(flight_record("/runs/a", attempt, rank).filename().string()),
+                attempt);
   EXPECT_EQ(flight_record("/runs/./b/../a", 1, 2), flight_record("/runs/a", 1, 2));
   EXPECT_NE(flight_record("/runs/b", 1, 2), flight_record("/runs/a", 1, 2));
   const std::string name = flight_record("/runs/a", 3, 4).filename().string();

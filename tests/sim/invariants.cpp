@@ -161,7 +161,8 @@ void World::heard(const ProcessPtr& process, int from, const std::string& line) 
   }
   if (name == "beat") terms_[process->term].beats[from].push_back(timeline.now);
   if (name == "cleared")
-    terms_[process->term].cleared[from].emplace_back(std::get<Cleared>(*decode(line, why)).attempt, timeline.now);
+    terms_[process->term].cleared[from].emplace_back(std::get<Cleared>(*decode(line, why)).attempt,
+                                                     timeline.now);
   const auto* agent = live_agent(process->node);
   if (agent && agent->leading())
     ++coverage.pairs[{name_of(agent->leading()->supervisor().stage()), std::string(name)}];

@@ -137,7 +137,7 @@ void World::only_let_storage_hang() {
   only_ = Only::storage_hangs;
   config.supervise.step_s = 200;
   config.supervise.infrastructure_s = 600;  // a decision may wait for storage as long as it hangs
-  roster.work = planned_work(60);  // as long as storage hangs at most
+  roster.work = planned_work(60);           // as long as storage hangs at most
 }
 
 void World::only_let_ranks_hang() {

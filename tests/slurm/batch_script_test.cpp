@@ -142,7 +142,8 @@ TEST(BatchScript, RunsNothingInAPlaceThatSomebodyElseMayHaveMade) {
   EXPECT_EQ(step(program).out, "runs with agent /runs/a b\n");
   const std::string link = place + "-link";
   fs::create_directory_symlink(place, link);
-  std::vector<std::string> planted = {link + "/holdfast/bin/holdfast", place + "-absent/holdfast/bin/holdfast"};
+  std::vector<std::string> planted = {link + "/holdfast/bin/holdfast",
+                                      place + "-absent/holdfast/bin/holdfast"};
   if (::geteuid() == 0) {
     ASSERT_EQ(::chown(place.c_str(), 65534, 65534), 0);
     planted.push_back(program);

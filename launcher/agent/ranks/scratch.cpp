@@ -17,9 +17,7 @@
 namespace holdfast::launcher {
 namespace fs = std::filesystem;
 
-Scratch scratch_of(const RunDir& run, const std::string& node) {
-  return {node_folder(run.path), node};
-}
+Scratch scratch_of(const RunDir& run, const std::string& node) { return {node_folder(run.path), node}; }
 
 namespace {
 
