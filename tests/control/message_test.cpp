@@ -188,7 +188,7 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
         {"seconds", {Field::Kind::real, 0, 86400}},
         {"seed", number(0, std::int64_t{1} << 53)}}},
       {"signs", {{"signs", list(256)}}},
-      {"health", {{"fitness", name}, {"why", text(12288)}, {"numerics", text(64)}}},
+      {"health", {{"fitness", name}, {"why", text(12288)}, {"numerics", text(64)}, {"findings", list(32)}}},
       {"check_node", {}},
       {"dump_stacks", {{"attempt", count}, {"rank", rank_field}}},
       {"stacks", {{"attempt", count}, {"rank", rank_field}, {"text", text(3 * 65536)}}},
