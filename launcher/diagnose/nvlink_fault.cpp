@@ -19,7 +19,7 @@ constexpr int never = 1'000'000;
 constexpr bool secondary = true;
 
 /// Bits of a register, and what follows from them: `first`, and once they have come `times` times, `then`.
-struct Row {
+struct NvlinkRow {
   int reg;  ///< from 0: NVIDIA counts from 1
   std::uint32_t mask;
   XidAction first;
@@ -37,32 +37,34 @@ struct Row {
 constexpr const char* no_action = "IGNORE";
 constexpr const char* report = "CONTACT_SUPPORT (report a bug)";
 constexpr const char* parity = "CONTACT_SUPPORT when seen more than 2 times on the link";
-constexpr const char* inspect = "CHECK_MECHANICALS (re-seat the link, run diagnostics)";
+constexpr const char* mechanics = "CHECK_MECHANICALS (re-seat the link, run diagnostics)";
 constexpr const char* diagnose_again = "run field diagnostics when seen repeatedly";
 constexpr const char* report_again = "CONTACT_SUPPORT when seen repeatedly";
-constexpr std::array rows{
-    Row{0, bits({0, 23, 30}), ignore, never, ignore, no_action, "no error"},
-    Row{0, bits({1, 20}), restart, never, restart, report, "a secondary error", secondary},
-    Row{0, bits({4, 5}), restart, 3, substitute, parity, "an ECC or parity error of the link"},
-    Row{0, bits({8, 9, 12, 16, 17, 24, 28}), substitute, never, substitute, inspect,
-        "possibly a hardware error of the link"},
-    Row{0, bits({21, 22}), substitute, never, substitute, inspect, "marginal signal of the link", secondary},
-    Row{0, bits({27, 29}), restart, never, restart, report_again, "an error of the link"},
-    Row{2, bits({0, 1, 2, 6}), restart, 3, substitute, parity, "an ECC or parity error of the link"},
-    Row{2, bits({13}), restart, never, restart, report, "an error that is not expected in production"},
-    Row{2, bits({16, 19}), restart, 2, substitute, diagnose_again, "an error of the link"},
-    Row{2, bits({17, 18}), restart, never, restart, report_again, "an error of the link"},
-    Row{3, bits({16, 17}), restart, never, restart, report, "a secondary error", secondary},
-    Row{3, bits({18}), substitute, never, substitute, "reset of the fabric", "the fabric needs a reset"},
-    Row{4, bits({18, 19, 21, 22, 24, 25, 27, 28}), restart, 3, substitute, parity,
-        "an ECC or parity error of the link"},
-    Row{4, bits({20, 23, 26, 29}), ignore, never, ignore, "IGNORE (continue operation)",
-        "many corrected errors of the link"},
+constexpr std::array nvlink_rows{
+    NvlinkRow{0, bits({0, 23, 30}), ignore, never, ignore, no_action, "no error"},
+    NvlinkRow{0, bits({1, 20}), restart, never, restart, report, "a secondary error", secondary},
+    NvlinkRow{0, bits({4, 5}), restart, 3, substitute, parity, "an ECC or parity error of the link"},
+    NvlinkRow{0, bits({8, 9, 12, 16, 17, 24, 28}), substitute, never, substitute, mechanics,
+              "possibly a hardware error of the link"},
+    NvlinkRow{0, bits({21, 22}), substitute, never, substitute, mechanics, "marginal signal of the link",
+              secondary},
+    NvlinkRow{0, bits({27, 29}), restart, never, restart, report_again, "an error of the link"},
+    NvlinkRow{2, bits({0, 1, 2, 6}), restart, 3, substitute, parity, "an ECC or parity error of the link"},
+    NvlinkRow{2, bits({13}), restart, never, restart, report, "an error that is not expected in production"},
+    NvlinkRow{2, bits({16, 19}), restart, 2, substitute, diagnose_again, "an error of the link"},
+    NvlinkRow{2, bits({17, 18}), restart, never, restart, report_again, "an error of the link"},
+    NvlinkRow{3, bits({16, 17}), restart, never, restart, report, "a secondary error", secondary},
+    NvlinkRow{3, bits({18}), substitute, never, substitute, "reset of the fabric",
+              "the fabric needs a reset"},
+    NvlinkRow{4, bits({18, 19, 21, 22, 24, 25, 27, 28}), restart, 3, substitute, parity,
+              "an ECC or parity error of the link"},
+    NvlinkRow{4, bits({20, 23, 26, 29}), ignore, never, ignore, "IGNORE (continue operation)",
+              "many corrected errors of the link"},
 };
 
 std::uint32_t known_bits(int reg) {
   std::uint32_t mask = 0;
-  for (const Row& row : rows)
+  for (const NvlinkRow& row : nvlink_rows)
     if (row.reg == reg) mask |= row.mask;
   return mask;
 }
@@ -102,7 +104,7 @@ NvlinkVerdict verdict_of(const NvlinkFault& fault, int seen, bool others) {
   const auto take = [&](const NvlinkVerdict& verdict) {
     if (!worst || verdict.action > worst->action) worst = verdict;
   };
-  for (const Row& row : rows) {
+  for (const NvlinkRow& row : nvlink_rows) {
     if ((fault.registers[row.reg] & row.mask) == 0) continue;
     XidAction action = seen >= row.times ? row.then : row.first;
     if (row.is_secondary && others) action = ignore;
@@ -115,7 +117,7 @@ NvlinkVerdict verdict_of(const NvlinkFault& fault, int seen, bool others) {
 }
 
 bool same_fault(const NvlinkFault& a, const NvlinkFault& b) {
-  return a.link == b.link && std::any_of(rows.begin(), rows.end(), [&](const Row& row) {
+  return a.link == b.link && std::any_of(nvlink_rows.begin(), nvlink_rows.end(), [&](const NvlinkRow& row) {
            return (a.registers[row.reg] & row.mask) != 0 && (b.registers[row.reg] & row.mask) != 0;
          });
 }

@@ -148,10 +148,10 @@ std::string file_of(pid_t pid, const Call& call) {
         unknown);
   }
   if (call.known->path < 0) return "";
-  constexpr std::uint64_t page = 4096;
+  constexpr std::uint64_t page_bytes = 4096;
   const std::uint64_t at = call.arguments[as_size(call.known->path)];
   std::array<char, 256> path{};
-  const iovec here{path.data(), std::min<std::size_t>(path.size(), page - at % page)};
+  const iovec here{path.data(), std::min<std::size_t>(path.size(), page_bytes - at % page_bytes)};
   const iovec there{reinterpret_cast<void*>(at), here.iov_len};  // NOLINT(performance-no-int-to-ptr)
   const ssize_t got = ::process_vm_readv(pid, &here, 1, &there, 1, 0);
   return got <= 0 ? "" : std::string(path.data(), ::strnlen(path.data(), as_size(got)));
