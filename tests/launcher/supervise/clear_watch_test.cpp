@@ -6,12 +6,12 @@ namespace holdfast::launcher {
 namespace {
 
 using Finding = ClearWatch::Finding;
-constexpr double told = 1000;  // of the limits: 60 s for a node, 600 s for the infrastructure
+constexpr double told_at = 1000;  // of the limits: 60 s for a node, 600 s for the infrastructure
 
 class OldRanks : public testing::Test {
  protected:
   Finding after(double seconds, int uncleared, int placed, double spent_s = 0) {
-    return clear.judge(uncleared, placed, told, spent_s, told + seconds);
+    return clear.judge(uncleared, placed, told_at, spent_s, told_at + seconds);
   }
   ClearWatch clear{config::Supervise()};
 };
@@ -48,7 +48,7 @@ TEST_F(OldRanks, TheLastOnesGetTheTimeOfANodeWhenTheOthersHaveEnded) {
 
 TEST_F(OldRanks, TimeInWhichNothingWasDecidedCountsForNobody) {
   after(200, 3, 4);
-  clear.extend_deadlines(50, told + 300);
+  clear.extend_deadlines(50, told_at + 300);
   EXPECT_EQ(after(300, 1, 4), Finding::nothing);
   EXPECT_EQ(after(310.1, 1, 4), Finding::node);
 }

@@ -42,22 +42,22 @@ TEST(Order, SaveSavesAndGoesOn) {
 }
 
 TEST(Order, IsTakenOnceTheProgramOfARankHasTakenIt) {
-  using What = control::RankHeard::What;
+  using Heard = control::RankHeard::What;
   FakeCluster c({.save_s = 10});
   ASSERT_TRUE(c.training(1));
-  const auto heard = [&](int rank, int attempt, What what) {
+  const auto heard = [&](int rank, int attempt, Heard what) {
     c.tell(0, [&](Supervisor& s) { s.rank_heard({rank, attempt, what}); });
     c.run(0.1);
   };
   EXPECT_TRUE(order(c, Verb::save).taken);
   EXPECT_TRUE(c.leader->untaken(Verb::save));
   EXPECT_THAT(order(c, Verb::save).says, HasSubstr("none has taken the order yet"));
-  heard(1, 7, What::save);
-  heard(1, 1, What::stop);
-  heard(1, 1, What::sigterm);
+  heard(1, 7, Heard::save);
+  heard(1, 1, Heard::stop);
+  heard(1, 1, Heard::sigterm);
   EXPECT_TRUE(c.leader->untaken(Verb::save)) << "another attempt, another order";
-  heard(1, 1, What::save);
-  heard(2, 1, What::save);
+  heard(1, 1, Heard::save);
+  heard(2, 1, Heard::save);
   EXPECT_FALSE(c.leader->untaken(Verb::save));
   ASSERT_EQ(c.all("order_heard").size(), 1u);
   EXPECT_EQ(c.last("order_heard")["rank"], 1);
@@ -66,7 +66,7 @@ TEST(Order, IsTakenOnceTheProgramOfARankHasTakenIt) {
   EXPECT_FALSE(c.leader->untaken(Verb::save)) << "it is on record";
   EXPECT_TRUE(order(c, Verb::pause).taken);
   EXPECT_TRUE(c.leader->untaken(Verb::pause));
-  heard(0, 1, What::pause);
+  heard(0, 1, Heard::pause);
   EXPECT_FALSE(c.leader->untaken(Verb::pause));
   order(c, Verb::resume);
   order(c, Verb::pause);

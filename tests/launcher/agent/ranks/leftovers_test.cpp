@@ -78,7 +78,7 @@ TEST(Leftovers, AreNamed) {
 }
 
 TEST(Leftovers, OfARankAreFoundWithWhatTheyHaveUsed) {
-  const test::Scratch scratch;
+  const holdfast::test::Scratch scratch;
   const RunDir run{scratch.path()};
   Command rank;
   rank.argv = {"sh", "-c", "while :; do :; done >/dev/null 2>&1 & sleep 60 >/dev/null 2>&1 &"};
