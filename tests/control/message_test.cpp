@@ -189,7 +189,7 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
         {"seed", number(0, std::int64_t{1} << 53)}}},
       {"signs", {{"signs", list(256)}}},
       {"health", {{"fitness", name}, {"why", text(12288)}, {"numerics", text(64)}, {"findings", list(32)}}},
-      {"check_node", {}},
+      {"check_node", {{"numerics", truth}}},
       {"dump_stacks", {{"attempt", count}, {"rank", rank_field}}},
       {"stacks", {{"attempt", count}, {"rank", rank_field}, {"text", text(3 * 65536)}}},
       {"order", {{"id", text(64)}, {"verb", name}, {"node", text(256)}, {"by", text(12288)}}},

@@ -142,7 +142,12 @@ TEST_F(FlightRecorderTest, IsReadableAfterTheRankWasKilledInTheMiddleOfIt) {
 
 TEST_F(FlightRecorderTest, TheFileGoesWithAGoodEndAndStaysAfterAFailure) {
   { FlightRecorder recorder(path_, 0, 1); }
+  EXPECT_FALSE(std::filesystem::exists(folder_)) << "nothing else was in it";
+  std::filesystem::create_directory(folder_);
+  files::create_exclusively(folder_ / "other", "");
+  { FlightRecorder recorder(path_, 0, 1); }
   EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "other"));
   {
     FlightRecorder recorder(path_, 0, 1);
     const auto ordinal = recorder.queued(-1, 1, "g", Collective::barrier, 1, 0, 0);
