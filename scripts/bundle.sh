@@ -68,6 +68,7 @@ cp -L "/usr/$plugins"/mca_*.so "$root/$plugins/"
 cp -L "/usr/$pmix"/*.so "$root/$pmix/"
 cp -L /usr/share/openmpi/*.txt "$root/share/openmpi/"
 # Left out because they drag in whole other systems, and are used on no machine that this is for.
+rm -f "$root/$plugins"/mca_{atomic,memheap,scoll,spml,sshmem}_*.so # of OpenSHMEM, which MPI does not use
 rm -f "$root/$plugins"/mca_{btl_openib,btl_usnic,mtl_psm,mtl_psm2,common_ofi,mtl_ofi,btl_ofi,fs_lustre,common_verbs}*.so
 
 # UCX opens its transports by name, in the folder "ucx" beside its own libraries. Its InfiniBand ones need the machine's own
