@@ -71,7 +71,7 @@ sbcast --force "$bundle" "$place/bundle.tar.gz"
 on_all_nodes 300 sh -c 'umask 077; [ -O "$1" ] && [ ! -L "$1" ] && cd "$1" && tar -xzf bundle.tar.gz && rm bundle.tar.gz' sh "$place"
 )";
 constexpr const char* check_place =
-    "[ -O \"$0\" ] && [ ! -L \"$0\" ] && exec \"$@\"; "
+    "[ -O \"$0\" ] && [ ! -L \"$0\" ] && [ ! -L \"${0%/*}\" ] && exec \"$@\"; "
     "echo \"holdfast: the bundle cannot be run on $(uname -n) ($0 is absent, or another user has made it)\" "
     ">&2; exit 4";
 constexpr const char* clean_text = "on_all_nodes 30 rm -rf \"$place\"\n\n";
@@ -151,8 +151,9 @@ std::string script_text(const BatchJob& job) {
 std::vector<std::string> step_from_place(std::vector<std::string> command) {
   const std::string program = command.front();
   if (!program.starts_with(place_stem)) return command;
-  const std::string place = program.substr(0, program.find('/', place_stem.size()));
-  command.insert(command.begin(), {"sh", "-c", check_place, place});
+  // In an image only this folder is the node's; the one around it is what the runtime has made.
+  const std::string unpacked = program.substr(0, program.find('/', program.find('/', place_stem.size()) + 1));
+  command.insert(command.begin(), {"sh", "-c", check_place, unpacked});
   return command;
 }
 

@@ -145,7 +145,7 @@ TEST(BatchScript, RunsNothingInAPlaceThatSomebodyElseMayHaveMade) {
   std::vector<std::string> planted = {link + "/holdfast/bin/holdfast",
                                       place + "-absent/holdfast/bin/holdfast"};
   if (::geteuid() == 0) {
-    ASSERT_EQ(::chown(place.c_str(), 65534, 65534), 0);
+    ASSERT_EQ(::chown((fs::path(place) / "holdfast").c_str(), 65534, 65534), 0);
     planted.push_back(program);
   }
   for (const auto& of : planted) {

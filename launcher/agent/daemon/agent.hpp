@@ -133,8 +133,13 @@ class Agent {
   void forget_drain();
   /// SLURM has sent SIGTERM to all processes of the step that it knows of, and not to the first alone.
   bool slurm_signals_all() const { return slurm_signalled_step_ && signalled_directly_; }
+  /// Where SLURM cannot be asked (in an image, say), it is taken to know all but those whose names have
+  /// blanks.
   bool slurm_has_signalled(pid_t pid) const {
-    return slurm_signals_all() && slurm_knows_ && slurm_knows_->contains(pid);
+    if (!slurm_signals_all()) return false;
+    if (slurm_knows_) return slurm_knows_->contains(pid);
+    const auto facts = system_.process(pid);
+    return facts && !facts->blank_in_name;
   }
   Command attempt_command(std::vector<std::string> argv, const control::StartRanks& order) const;
 
@@ -181,7 +186,7 @@ class Agent {
   bool slurm_signalled_step_ = false, signalled_directly_ = false;
   std::shared_ptr<slurm::Cluster> slurm_;
   control::Worker slurm_asker_;
-  bool slurm_asked_ = false;
+  bool slurm_asked_ = false, slurm_answered_ = false;
   std::optional<std::set<int>> slurm_knows_;  ///< the processes of the job here, when it signalled them
   /// When ranks that only signals reach were first told to end.
   std::optional<Clock::time_point> asked_at_;

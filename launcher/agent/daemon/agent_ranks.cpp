@@ -154,23 +154,27 @@ void Agent::ask_whom_slurm_signals() {
   if (std::exchange(slurm_asked_, true)) return;
   const auto job = std::stoll(roster_.job);  // "JOB.RESTARTS"
   slurm_asker_.ask(
-      [slurm = slurm_, job, node = node_]() -> std::set<int> {
+      [slurm = slurm_, job, node = node_]() -> std::optional<std::set<int>> {
         try {
           return slurm->processes_here(job, node, slurm_answer);
         } catch (const std::exception& error) {
           log::warn(
-              "it is not known to which processes SLURM has sent SIGTERM; ranks get it from this agent, some "
-              "perhaps twice: {}",
+              "it is not known to which processes SLURM has sent SIGTERM; this agent sends it to ranks with "
+              "a "
+              "blank in their names alone, which SLURM may overlook: {}",
               error.what());
-          return {};
+          return std::nullopt;
         }
       },
-      [this](std::set<int> pids) { slurm_knows_ = std::move(pids); });
+      [this](std::optional<std::set<int>> pids) {
+        slurm_knows_ = std::move(pids);
+        slurm_answered_ = true;
+      });
 }
 
 void Agent::signal_ranks() {
   const auto now = loop_.now();
-  if (slurm_signals_all() && !slurm_knows_ && now < *asked_at_ + slurm_first + 2 * slurm_answer) {
+  if (slurm_signals_all() && !slurm_answered_ && now < *asked_at_ + slurm_first + 2 * slurm_answer) {
     ask_timer_ = loop_.after(slurm_poll, [this] { signal_ranks(); });
     return;
   }

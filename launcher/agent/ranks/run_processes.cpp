@@ -8,6 +8,7 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -136,6 +137,10 @@ std::optional<ProcessFacts> process_facts(int pid) {
   std::string skipped;
   for (int field = 5; field < 22; ++field) in >> skipped;
   if (!(in >> facts.started) || state == 'Z' || state == 'X') return std::nullopt;
+  std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
+  std::string name;
+  std::getline(comm, name);
+  facts.blank_in_name = name.find_first_of(" \t") != std::string::npos;
   return facts;
 }
 

@@ -19,6 +19,7 @@ struct ProcessId {
 struct ProcessFacts {
   pid_t parent = 0;
   std::int64_t started = 0;
+  bool blank_in_name = false;
 };
 /// Nothing: it has ended.
 using LookUp = std::function<std::optional<ProcessFacts>(pid_t)>;
