@@ -36,7 +36,7 @@ constexpr auto for_sbatch = std::to_array<string_view>(
      "SBATCH_ACCTG_FREQ", "SBATCH_PROFILE", "SBATCH_POWER", "SBATCH_GPU_FREQ",
      // Cores that a site keeps for its own processes.
      "SBATCH_CORE_SPEC", "SBATCH_THREAD_SPEC",
-     // Of sbatch itself.
+     // Variables of sbatch itself.
      "SBATCH_DEBUG", "SBATCH_IGNORE_PBS"});
 
 /// Programs take the names of tasks, nodes and steps for a launch by srun, and then expect all of them: Open
@@ -50,7 +50,7 @@ constexpr auto for_ranks = std::to_array<string_view>(
      "SLURM_ARRAY_TASK_ID",   "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX",
      "SLURM_ARRAY_TASK_STEP", "SLURMD_NODENAME"});
 
-/// Of these, what slurmd gives to each step.
+/// The subset of these that slurmd gives to each step.
 constexpr auto of_a_step = std::to_array<string_view>({"SLURM_JOB_ID", "SLURMD_NODENAME"});
 /// srun calls the job of a step by the step's name: the job's own name comes to the ranks in this one.
 constexpr const char* job_name_variable = "HOLDFAST_SLURM_JOB_NAME";

@@ -45,7 +45,7 @@ class GpuHistory {
 /// The GPU that a kernel line or a sign names: its UUID ("GPU-5f1b..."), else its PCI address ("0000:3b:00"),
 /// else "".
 std::string gpu_named_in(const std::string& text);
-/// Of a node, for people.
+/// The name of a node, for people.
 std::string node_name(const std::vector<std::string>& names, int node);
 
 }  // namespace holdfast::launcher

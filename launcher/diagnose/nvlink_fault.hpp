@@ -25,7 +25,7 @@ struct NvlinkVerdict {
 /// By NVIDIA's workflow WORKFLOW_NVLINK_ERR. `seen`: how often the same bits have come from this link in this
 /// job, this time included. `others`: Xids or SXids of other numbers are beside it.
 NvlinkVerdict verdict_of(const NvlinkFault& fault, int seen, bool others);
-/// Have two faults bits of one row of the workflow in common?
+/// True if two faults share bits of one row of the workflow.
 bool same_fault(const NvlinkFault& a, const NvlinkFault& b);
 
 }  // namespace holdfast::launcher

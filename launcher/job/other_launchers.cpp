@@ -117,7 +117,7 @@ constexpr std::array accelerate_options = {
     Option{"m module", false, Fate::module},
     Option{"no-python", false, Fate::no_python},
 };
-// Of accelerate, by how they begin: what takes many variables.
+// Options of accelerate, by how they begin, that would need many variables.
 constexpr std::array accelerate_groups = {
     "use-",         "fsdp-", "deepspeed-", "zero",   "offload-", "gradient-", "megatron-",
     "parallelism-", "fp8-",  "tpu",        "no-tpu", "vm",       "env",       "main-training-function",

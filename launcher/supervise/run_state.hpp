@@ -85,7 +85,7 @@ struct RunState {
   std::map<std::string, std::string> shared_findings;  ///< of most of them: check -> in words
   NodePasts pasts;                                     ///< of nodes that did something bad in any job
   bool paused = false;                                 ///< by an order
-  /// Of "save", "stop" and "pause": what is ordered now, and a rank of the attempt has taken.
+  /// Those of "save", "stop" and "pause" that are ordered now and that a rank of the attempt has taken.
   std::set<std::string> heard;
   std::int64_t durable_step = -1;
   std::optional<double> durable_at;  ///< Unix seconds: when the newest durable checkpoint became so

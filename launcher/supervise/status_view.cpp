@@ -170,7 +170,7 @@ bool of_another_job(const StatusFacts& f) {
   return !f.state.job.empty() && f.state.job.substr(0, f.state.job.find('.')) != id;
 }
 
-/// Of a program with the client: none of its ranks has taken this order.
+/// A program with the client is running, and none of its ranks has taken this order.
 bool untaken(const StatusFacts& f, const char* order) {
   return !f.own_trainer && f.state.attempt_live() && f.state.attempts.back().reports &&
          !f.state.heard.contains(order);

@@ -18,7 +18,7 @@ bool close_numbers(int first, unsigned last) {
   return ::syscall(SYS_close_range, static_cast<unsigned>(first), last, 0u) == 0;
 }
 
-/// Of an entry of /proc/self/fd; -1: it has no number.
+/// The number of an entry of /proc/self/fd; -1: it has none.
 int descriptor_named(const char* name) {
   int number = 0;
   for (; *name >= '0' && *name <= '9'; ++name) number = 10 * number + (*name - '0');

@@ -15,7 +15,7 @@ struct KernelLogFile {
 };
 /// Opens it for reads that do not wait.
 KernelLogFile open_kernel_log(const std::filesystem::path& device);
-/// What is not seen without it, in words.
+/// What cannot be seen without it, in words.
 inline constexpr const char* unseen_without_kernel_log =
     "machine checks, failed network adapters, read-only disks, NVSwitch errors (SXid) and the registers of "
     "NVLink "

@@ -11,7 +11,7 @@
 
 namespace holdfast::launcher {
 
-/// What is heard of a process that was started: `failed`, or `runs` and then `ended`.
+/// Called for a process that was started: `failed`, or `runs` and then `ended`.
 struct ChildHooks {
   std::function<void(int status)> ended;              ///< exit code or 128 + signal
   std::function<void(const Error& why)> failed = {};  ///< it could not become the program, and has ended

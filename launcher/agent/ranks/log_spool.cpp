@@ -95,7 +95,7 @@ struct LogSpool::Shared {
   std::atomic<int> attempt{0};
   std::mutex mutex;  ///< bytes are read, or dropped
   bool warned = false;
-  /// Of the run directory, and when it was opened.
+  /// The file in the run directory, and when it was opened.
   struct Open {
     files::Fd file;
     Clock::time_point at;

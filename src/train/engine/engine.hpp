@@ -90,7 +90,7 @@ class Engine {
   void begin_step(const Progress& progress);
   /// Micro-batches that this rank computes in a step.
   int micro_steps() const { return lanes_.micro_steps(layout_.mesh.replica()); }
-  /// Of the rank that computes most.
+  /// The value of the rank that computes most.
   int most_micro_steps() const;
   /// This rank's micro-batch of a micro-step, in the step that begins with global sample `first_sample`;
   /// valid until the next one is read.
