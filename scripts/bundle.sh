@@ -111,6 +111,11 @@ while read -r object; do
   chmod u+w "$object"
   strip --strip-unneeded "$object" 2>/dev/null || true
 done < <(objects)
+# The folders of this machine's libraries are somebody's own on another: the start program names those of the bundle.
+for program in "$root"/libexec/holdfast*; do
+  printf 'file(RPATH_REMOVE FILE "%s")\n' "$program"
+done >"$work/no_rpath.cmake"
+cmake -P "$work/no_rpath.cmake" >/dev/null
 git -C "$here" rev-parse HEAD >"$root/share/holdfast/bundle" 2>/dev/null || echo unknown >"$root/share/holdfast/bundle"
 
 mkdir -p "$(dirname "$out")"

@@ -36,6 +36,8 @@ foreign() { # libraries that are found outside of the bundle, or nowhere; the C 
     grep -vE '^\s*(libc|libm|libmvec|libdl|librt|libpthread|libresolv|libutil|libanl|libcu.*|libnccl|libnv.*|libibverbs|librdmacm|libmlx5|libnl-.*)\.so'
 }
 check "its objects find their libraries in it" equal "$(foreign)" ""
+run_paths() { for program in "$bundle"/libexec/*; do readelf -Wd "$program"; done | grep -E 'RUNPATH|RPATH'; }
+check "its programs name no folder of the machine that built it" equal "$(run_paths)" ""
 ln -s unpacked/holdfast/bin/holdfast "$dir/link"
 mkdir "$dir/links"
 ln -s ../link "$dir/links/link"
