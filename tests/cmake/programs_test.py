@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What the loader is told by every program and library of a build.
+"""What the loader is told by every program and library of a build, and how they are hardened.
 
-    programs_test.py BUILD
+    programs_test.py BUILD [--hardened]     --hardened: cmake/Options.cmake has set HOLDFAST_HARDENED
 
 An entry of RUNPATH that is empty or relative is the current folder, or lies in it, and one that others may write is theirs: they
 would choose the libraries.
@@ -11,6 +11,11 @@ import re
 import stat
 import subprocess
 import sys
+
+
+# It starts the programs of a bundle: static, and without a C library.
+WITHOUT_LIBRARIES = ("bundle-start",)
+SHIPPED = ("holdfast", "holdfast-pmix", "holdfast-tool", "holdfast-train")
 
 
 def objects(build):
@@ -53,16 +58,38 @@ def wrong_entries(run_path):
             yield f"has {entry} in its RUNPATH, which others may write"
 
 
-def problems_of(path):
-    dynamic = subprocess.run(["readelf", "-Wd", path], check=True, capture_output=True, text=True).stdout
+def readelf(option, path):
+    return subprocess.run(["readelf", "-W", option, path], check=True, capture_output=True, text=True).stdout
+
+
+def problems_of(path, hardened):
+    dynamic = readelf("-d", path)
     for run_path in re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", dynamic):
         yield from wrong_entries(run_path)
+    if not hardened or os.path.basename(path) in WITHOUT_LIBRARIES:
+        return
+    flags = " ".join(re.findall(r"\(FLAGS(?:_1)?\)(.*)", dynamic)).split()
+    segments = readelf("-l", path)
+    if "BIND_NOW" not in flags and "NOW" not in flags:
+        yield "resolves names while it runs (no BIND_NOW)"
+    if "GNU_RELRO" not in segments:
+        yield "can write the tables of its loader (no RELRO)"
+    if re.search(r"GNU_STACK.* RWE ", segments):
+        yield "can execute its stack"
+    if "INTERP" in segments and "PIE" not in flags:
+        yield "is always at the same addresses (no PIE)"
+    if os.path.basename(path) in SHIPPED:
+        names = readelf("--dyn-syms", path)
+        if "__stack_chk_fail" not in names:
+            yield "has no guarded stacks"
+        if not re.search(r"\b__(?!stack)\w+_chk\b", names):
+            yield "has no fortified calls"
 
 
 def main():
-    build = sys.argv[1]
+    build, hardened = sys.argv[1], "--hardened" in sys.argv
     checked = list(objects(build))
-    found = [f"{os.path.relpath(path, build)} {problem}" for path in checked for problem in problems_of(path)]
+    found = [f"{os.path.relpath(path, build)} {problem}" for path in checked for problem in problems_of(path, hardened)]
     print("\n".join(found) or f"{len(checked)} programs and libraries are as they should be")
     return 1 if found or not checked else 0
 

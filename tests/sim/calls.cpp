@@ -148,6 +148,10 @@ int rename(const char* from, const char* to) noexcept { return holdfast::sim::re
 int renameat2(int, const char* from, int, const char* to, unsigned flags) noexcept {
   return holdfast::sim::rename_file(from, to, flags);
 }
+// The same, as what is compiled with fortified headers calls them.
+int __open_2(const char* path, int flags) { return open(path, flags); }
+int __openat_2(int folder, const char* path, int flags) { return openat(folder, path, flags); }
+ssize_t __read_chk(int fd, void* to, size_t bytes, size_t) { return read(fd, to, bytes); }
 /// Names of files that are written aside have it in them.
 pid_t getpid() noexcept {
   const holdfast::sim::Work* const work = holdfast::sim::caller().work;

@@ -170,4 +170,17 @@ ssize_t pread64(int fd, void* to, size_t bytes, off64_t offset) {
   return read_fails(fd) ? -1
                         : real<ssize_t (*)(int, void*, size_t, off64_t)>("pread64")(fd, to, bytes, offset);
 }
+
+// The same, as what is compiled with fortified headers calls them.
+int __open_2(const char* path, int flags) { return open(path, flags); }
+int __open64_2(const char* path, int flags) { return open64(path, flags); }
+int __openat_2(int folder, const char* path, int flags) { return openat(folder, path, flags); }
+int __openat64_2(int folder, const char* path, int flags) { return openat64(folder, path, flags); }
+ssize_t __read_chk(int fd, void* to, size_t bytes, size_t) { return read(fd, to, bytes); }
+ssize_t __pread_chk(int fd, void* to, size_t bytes, off_t offset, size_t) {
+  return pread(fd, to, bytes, offset);
+}
+ssize_t __pread64_chk(int fd, void* to, size_t bytes, off64_t offset, size_t) {
+  return pread64(fd, to, bytes, offset);
+}
 }
