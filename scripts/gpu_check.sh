@@ -453,7 +453,8 @@ END
 # torch ARGUMENT...: in the environment that this script was started in
 torch() {
   local value code
-  if ! timeout -k 5 60 python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+  # Without the working folder, from which -c takes modules, too.
+  if ! timeout -k 5 60 python3 -c 'import sys; sys.path = [p for p in sys.path if p]; import torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
     note skipped "no PyTorch with CUDA"
     return
   fi

@@ -1,8 +1,7 @@
 #include "src/base/bundle.hpp"
 
 #include <sys/auxv.h>
-
-#include <vector>
+#include <sys/stat.h>
 
 #include "src/base/env.hpp"
 
@@ -24,11 +23,22 @@ std::optional<fs::path> bundle_root() {
   return root;
 }
 
+std::vector<fs::path> own_folders_above(const fs::path& program) {
+  std::vector<fs::path> folders;
+  struct stat facts {};
+  for (fs::path at = program.parent_path(); at.has_relative_path(); at = at.parent_path()) {
+    const bool seen = ::stat(at.c_str(), &facts) == 0;
+    const mode_t others = seen && (facts.st_mode & S_ISVTX) != 0 ? S_IWGRP | S_IWOTH : S_IWOTH;
+    if (!seen || (facts.st_mode & others) != 0) break;
+    folders.push_back(at);
+  }
+  return folders;
+}
+
 fs::path python_folder() {
   const fs::path program = program_path();
   std::vector<fs::path> places = {program.parent_path() / "../share/holdfast/python"};
-  for (fs::path at = program.parent_path(); at.has_relative_path(); at = at.parent_path())
-    places.push_back(at / "client/python");
+  for (const fs::path& folder : own_folders_above(program)) places.push_back(folder / "client/python");
   std::error_code none;
   for (const fs::path& place : places)
     if (fs::exists(place / "holdfast/__init__.py", none)) return place.lexically_normal();

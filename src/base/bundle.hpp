@@ -3,6 +3,7 @@
 // where the package put them, unless it is told where they are now.
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 namespace holdfast {
 
@@ -11,6 +12,11 @@ std::filesystem::path program_path();
 
 /// The folder that holds bin/ and lib/, when this program lies in a bundle.
 std::optional<std::filesystem::path> bundle_root();
+
+/// The folders above a program, its own first, among which a program of a build finds its source tree. They
+/// end before the first one in which others may put something (/tmp): who can rename the program's own
+/// folders could replace the program as well.
+std::vector<std::filesystem::path> own_folders_above(const std::filesystem::path& program);
 
 /// The folder of Holdfast's Python package, to stand in PYTHONPATH: installed, or in the source tree around a
 /// build. Empty: nowhere.

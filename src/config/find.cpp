@@ -22,8 +22,7 @@ std::vector<fs::path> folders(const std::string& kind) {
   if (program.empty()) return out;
   const fs::path beside = program.parent_path();
   out.push_back((beside / "../share/holdfast/configs" / kind).lexically_normal());
-  for (fs::path at = beside; at.has_relative_path(); at = at.parent_path())
-    out.push_back(at / "configs" / kind);
+  for (const fs::path& folder : own_folders_above(program)) out.push_back(folder / "configs" / kind);
   return out;
 }
 

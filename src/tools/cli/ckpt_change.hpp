@@ -31,8 +31,8 @@ struct DcpOrder {
   std::string dtype;                ///< of the weights: fp32, bf16 or fp16; "": as they are
   bool weights_only = false;        ///< without the moments
 };
-/// A folder for torch.distributed.checkpoint: this process becomes `python3 -m holdfast.torch export-dcp`,
-/// whose exit code counts. Returns only by an Error, when there is no python3.
+/// A folder for torch.distributed.checkpoint: this process becomes python3 with holdfast.torch and
+/// export-dcp, whose exit code counts. Returns only by an Error, when there is no python3.
 int ckpt_export_dcp(const DcpOrder& order);
 
 struct ImportFiles {

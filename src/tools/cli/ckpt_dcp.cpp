@@ -12,6 +12,14 @@
 #include "src/tools/cli/ckpt_paths.hpp"
 
 namespace holdfast::tool {
+namespace {
+/// As -m runs a module, but modules are not looked for in the working folder, which may be anybody's. -P is
+/// the same, and not known to Python before 3.11.
+constexpr const char* run_module =
+    "import sys; sys.path = [folder for folder in sys.path if folder]; "
+    "import runpy; runpy.run_module('holdfast.torch', run_name='__main__', alter_sys=True)";
+}  // namespace
+
 int ckpt_export_dcp(const DcpOrder& order) {
   folder_of(clean(order.path));  // what is no checkpoint needs no interpreter
   if (const fs::path ours = python_folder(); !ours.empty()) {
@@ -19,7 +27,7 @@ int ckpt_export_dcp(const DcpOrder& order) {
     env::set("PYTHONPATH", ours.string() + (theirs.empty() ? "" : ":" + theirs));
   }
   std::vector<std::string> words = {
-      "python3", "-m", "holdfast.torch", "export-dcp", clean(order.path).string(), clean(order.out).string()};
+      "python3", "-c", run_module, "export-dcp", clean(order.path).string(), clean(order.out).string()};
   if (!order.dtype.empty()) words.insert(words.end(), {"--dtype", order.dtype});
   if (order.weights_only) words.emplace_back("--weights-only");
   std::vector<char*> arguments;

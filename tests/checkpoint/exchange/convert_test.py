@@ -146,11 +146,22 @@ def export_by_python(tool, scratch):
     said = run()
     path, words = said.stdout.rstrip("\n").split(" ", 1)
     assert said.returncode == 7, said
-    assert words == f"-m holdfast.torch export-dcp {scratch / 'F32/ck'} out --dtype bf16 --weights-only", words
+    assert words.startswith("-c import sys;"), words
+    assert words.endswith(f" export-dcp {scratch / 'F32/ck'} out --dtype bf16 --weights-only"), words
     ours, theirs = path.split(":")
     assert theirs == "/theirs" and os.path.exists(f"{ours}/holdfast/torch.py"), path
     for more in (["elsewhere"], ["--merge"], ["--polyglot"], ["--safetensors", "a"]):
         assert subprocess.run([*command, *more], capture_output=True).returncode == 2, more
+
+    # A real one takes no module from the working folder.
+    (programs / "python3").unlink()
+    (programs / "python3").symlink_to(sys.executable)
+    foreign = scratch / "foreign"
+    (foreign / "holdfast").mkdir(parents=True)
+    for module in ("runpy.py", "argparse.py", "numpy.py", "torch.py", "holdfast/__init__.py", "holdfast/torch.py"):
+        (foreign / module).write_text(f"open({str(scratch / 'ran')!r}, 'a').write({module!r})\n")
+    subprocess.run(command, capture_output=True, env={"PATH": str(programs)}, cwd=foreign)
+    assert not (scratch / "ran").exists(), (scratch / "ran").read_text()
 
 
 if __name__ == "__main__":
