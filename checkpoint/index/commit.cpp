@@ -19,7 +19,7 @@ namespace {
 
 void write_durably(const fs::path& path, const std::string& text) {
   const fs::path aside = files::name_aside(path);
-  const files::Fd fd = files::open(aside, O_WRONLY | O_CREAT | O_TRUNC);
+  const files::Fd fd = files::open(aside, O_WRONLY | O_CREAT | O_EXCL);
   files::append_all(fd.get(), text, aside);
   files::sync(fd.get(), aside);
   if (::rename(aside.c_str(), path.c_str()) != 0)

@@ -66,7 +66,7 @@ std::optional<CommitRecord> read_commit_record(const fs::path& step_dir) {
   }
   const std::string text = [&] {
     try {
-      return files::read_text(path);
+      return files::read_text(path, {.links = false});
     } catch (const Error& e) {
       throw Unreadable("the record " + path.string(), e.why());
     }

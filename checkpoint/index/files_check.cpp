@@ -41,7 +41,7 @@ std::string damage_of(const fs::path& step_dir, std::int64_t step, std::int64_t 
 }  // namespace
 
 std::string file_digest(const fs::path& path, const std::function<void(std::int64_t)>& read) {
-  const files::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const files::Fd fd = files::try_open(path, O_RDONLY);
   const auto refuse = [&](int reason) { throw Unreadable(path.string(), std::strerror(reason)); };
   if (!fd) refuse(errno);
   crypto_hash_sha512_state state;

@@ -102,7 +102,7 @@ struct Lease::Renewal {
       lock.unlock();
       // It may have been swept away while this process stood still: then it is made again.
       if (::utimensat(AT_FDCWD, path.c_str(), nullptr, 0) != 0 && errno == ENOENT)
-        files::Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        files::try_open(path, O_WRONLY | O_CREAT, files::for_owner);
       lock.lock();
     }
     lock.unlock();

@@ -123,9 +123,7 @@ std::optional<Head> read_head(int fd) {
   return head;
 }
 
-files::Fd open_existing(const fs::path& path, int flags) {
-  return files::Fd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW));
-}
+files::Fd open_existing(const fs::path& path, int flags) { return files::try_open(path, flags | O_NOFOLLOW); }
 
 }  // namespace
 
@@ -162,7 +160,7 @@ LocalFile::LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t 
   // mapped.
   if (::unlink(path.c_str()) != 0 && errno != ENOENT)
     throw system_error("cannot remove " + path.string(), errno);
-  const files::Fd fd = files::open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  const files::Fd fd = files::open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
   try {
     if (const int error = files::reserve(fd.get(), head.file_bytes()); error != 0)
       throw Error(Exit::runtime, "no room for the local level " + path.string(),

@@ -85,7 +85,7 @@ std::string read_manifest_text(const fs::path& step_dir) {
   if (!S_ISREG(info.st_mode) || info.st_size > largest_manifest)
     throw Damaged(which + " is damaged", "the manifest is not a file of at most 1 GiB");
   try {
-    return files::read_text(path);
+    return files::read_text(path, {.limit = largest_manifest, .links = false});
   } catch (const Error& e) {
     throw Unreadable(which, name + ": " + e.why());
   }

@@ -1,6 +1,5 @@
 #include "launcher/drill/run_view.hpp"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "launcher/supervise/journal.hpp"
@@ -13,15 +12,12 @@ namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
-constexpr std::streamoff tail = 4096;  ///< bytes: several lines of metrics
+constexpr std::uint64_t tail = 4096;  ///< bytes: several lines of metrics
 
 /// The step of the last line that is whole.
 std::int64_t newest_step(const fs::path& metrics) {
-  std::ifstream file(metrics, std::ios::binary | std::ios::ate);
-  if (!file) return 0;
-  const std::streamoff size = file.tellg();
-  file.seekg(std::max<std::streamoff>(0, size - tail));
-  std::string text((std::istreambuf_iterator<char>(file)), {});
+  if (!files::is_there(metrics)) return 0;
+  std::string text = files::read_end(metrics, tail);
   text.resize(text.find_last_of('\n') == std::string::npos ? 0 : text.find_last_of('\n'));
   const json line = json::parse(text.substr(text.find_last_of('\n') + 1), nullptr, false);
   return line.is_object() ? line.value("step", std::int64_t{0}) : 0;

@@ -23,7 +23,7 @@ bool Expected::nics() const {
 }
 
 std::optional<std::string> read_line(const fs::path& file) {
-  const files::Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  const files::Fd fd = files::try_open(file, O_RDONLY);
   if (!fd) return std::nullopt;
   std::string text;
   char buffer[4096];

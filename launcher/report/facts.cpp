@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 
 #include "launcher/supervise/journal.hpp"
 #include "src/base/error.hpp"
@@ -16,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t longest_line = 64 * 1024;  // bytes
+constexpr std::uint64_t longest_line = 64 * 1024, read_block = 1 << 20;  // bytes
 
 /// Null where there is no such file, or where it is no JSON object; the latter is a gap.
 json object_in(const std::filesystem::path& file, std::vector<std::string>& gaps) {
@@ -38,12 +37,26 @@ std::optional<double> number_in(const json& object, const char* key) {
 
 void read_metrics(const std::filesystem::path& file, Metrics& metrics, std::vector<std::string>& gaps) {
   if (!files::is_there(file)) return;
-  std::ifstream in(file, std::ios::binary);
-  if (!in) gaps.push_back("metrics.jsonl cannot be opened.");
-  std::string line;
-  while (std::getline(in, line))
-    if (!in.eof()) take_line(metrics, line);  // the last one may still be written
-  if (in.bad()) gaps.push_back("metrics.jsonl could not be read to its end.");
+  try {
+    std::string rest;  // of a line; the last one may still be written
+    std::uint64_t at = 0;
+    for (;;) {
+      const std::string block = files::read_part(file, at, read_block);
+      if (block.empty()) break;
+      at += block.size();
+      rest += block;
+      std::size_t begin = 0;
+      for (std::size_t end = 0; (end = rest.find('\n', begin)) != std::string::npos; begin = end + 1)
+        take_line(metrics, rest.substr(begin, end - begin));
+      rest.erase(0, begin);
+      if (rest.size() > read_block) {
+        gaps.push_back("metrics.jsonl has a line of more than 1 MiB; what follows is left out.");
+        break;
+      }
+    }
+  } catch (const Error& e) {
+    gaps.push_back(fmt::format("metrics.jsonl cannot be read: {}", e.what()));
+  }
   if (metrics.damaged > 0)
     gaps.push_back(
         fmt::format("{} lines of metrics.jsonl cannot be read; they are left out.", metrics.damaged));

@@ -78,15 +78,6 @@ std::vector<LogEntry> entries_in(const files::fs::path& file) {
   return entries;
 }
 
-/// Bytes `begin` to `end`.
-std::string text_between(const files::fs::path& file, std::uint64_t begin, std::uint64_t end) {
-  const auto fd = files::open(file, O_RDONLY | O_CLOEXEC);
-  std::string text(end - begin, '\0');
-  const ssize_t got = ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(begin));
-  if (got < 0) throw system_error("cannot read " + file.string(), errno);
-  text.resize(as_size(got));
-  return text;
-}
 }  // namespace
 
 int highest_term(const RunDir& run) {
@@ -182,7 +173,7 @@ bool EventFollower::look() {
     if (size == file.bytes) continue;
     int lines = file.lines;
     std::vector<LogEntry> come;
-    const auto taken = take_entries(text_between(path, file.bytes, size), path, lines, come);
+    const auto taken = take_entries(files::read_part(path, file.bytes, size - file.bytes), path, lines, come);
     file.bytes += taken;
     file.lines = lines;
     std::move(come.begin(), come.end(), std::back_inserter(file.entries));

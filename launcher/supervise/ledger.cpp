@@ -85,11 +85,11 @@ bool read_line(std::string_view text, double now, LedgerEntry& e) {
 
 /// The end of the file, from the first whole line; empty when there is none. Throws Error.
 std::string read_tail(const fs::path& file) {
-  const files::Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const files::Fd fd = files::try_open(file, O_RDONLY | O_NOFOLLOW);
   if (!fd && errno == ENOENT) return "";
   if (!fd) throw system_error("cannot read " + file.string(), errno);
   struct stat facts {};
-  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return "";
+  if (::fstat(fd.get(), &facts) != 0) throw system_error("cannot read " + file.string(), errno);
   const auto size = as_size(facts.st_size);
   std::string text(std::min(size, max_read), '\0');
   const ssize_t got = ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(size - text.size()));
@@ -126,11 +126,8 @@ void append_to_ledger(const fs::path& folder, const LedgerEntry& entry) {
                        "Name one that can be written (supervise.ledger)?");
   struct stat facts {};
   const bool of_group = ::stat(folder.c_str(), &facts) == 0 && (facts.st_mode & S_IWGRP);
-  const files::Fd fd(
-      ::open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  if (!fd) throw system_error("cannot write " + file.string(), errno);
-  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode))
-    throw Error(Exit::runtime, "cannot write " + file.string(), "it is not a regular file");
+  const files::Fd fd = files::open(file, O_RDWR | O_APPEND | O_CREAT, 0600);
+  if (::fstat(fd.get(), &facts) != 0) throw system_error("cannot write " + file.string(), errno);
   // Independent of the umask of the first writer.
   if (of_group && facts.st_uid == ::geteuid() && (facts.st_mode & 0777) == 0600) ::fchmod(fd.get(), 0660);
   std::string line = to_line(entry);

@@ -35,16 +35,94 @@ void Fd::reset() {
   fd_ = -1;
 }
 
-Fd open(const fs::path& path, int flags, unsigned mode) {
+namespace {
+
+int open_at_once(const fs::path& path, int flags, unsigned mode) {
   int fd = -1;
   do fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
   while (fd < 0 && errno == EINTR);
-  if (fd < 0) throw system_error("cannot open " + path.string(), errno);
-  return Fd(fd);
+  return fd;
 }
 
-std::string read_text(const fs::path& path) {
-  const Fd fd = open(path, O_RDONLY);
+/// False: the file is not what may be opened, and errno says so.
+bool is_usable(int fd, int flags) {
+  struct stat facts {};
+  if (::fstat(fd, &facts) != 0) return false;
+  if (S_ISREG(facts.st_mode) || (flags & O_DIRECTORY) != 0) return true;
+  errno = S_ISDIR(facts.st_mode) ? EISDIR : ENXIO;
+  return false;
+}
+
+/// What is neither a file nor a folder could keep us waiting.
+int open_unless_it_waits(const fs::path& path, int flags, unsigned mode) {
+  const int fd = open_at_once(path, flags | O_NONBLOCK, mode);
+  if (fd >= 0 || errno != EWOULDBLOCK) return fd;
+  // A lease is taken back from its holder (fcntl(2)), or a file comes from an archive: the kernel has a limit
+  // for the one, and the other is to be waited for. Under its name there may be something else by now.
+  const Fd seen(open_at_once(path, O_PATH | (flags & O_NOFOLLOW), 0));
+  if (!seen || !is_usable(seen.get(), flags)) return -1;
+  return open_at_once(fmt::format("/proc/self/fd/{}", seen.get()), flags & ~(O_CREAT | O_EXCL | O_NOFOLLOW),
+                      mode);
+}
+
+std::string why_not_opened(const fs::path& path, int error) {
+  std::error_code ignored;
+  if (error == ELOOP && fs::is_symlink(path, ignored)) return "it is a symbolic link";
+  if (error == ENXIO) return "it is not a regular file";
+  return std::strerror(error);
+}
+
+/// As many bytes from `begin` on as there are, but no more than that.
+std::string read_from(const Fd& fd, std::uint64_t begin, std::uint64_t bytes, const fs::path& path) {
+  std::string text(bytes, '\0');
+  std::size_t have = 0;
+  while (have < bytes) {
+    const ssize_t n = ::pread(fd.get(), text.data() + have, bytes - have, static_cast<off_t>(begin + have));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw system_error("cannot read " + path.string(), errno);
+    if (n == 0) break;
+    have += as_size(n);
+  }
+  text.resize(have);
+  return text;
+}
+
+std::uint64_t size_of(const Fd& fd, const fs::path& path) {
+  struct stat facts {};
+  if (::fstat(fd.get(), &facts) != 0) throw system_error("cannot read " + path.string(), errno);
+  return static_cast<std::uint64_t>(facts.st_size);
+}
+
+}  // namespace
+
+Fd try_open(const fs::path& path, int flags, unsigned mode) {
+  if ((flags & O_ACCMODE) != O_RDONLY) flags |= O_NOFOLLOW;
+  Fd fd(open_unless_it_waits(path, flags, mode));
+  if (!fd) return fd;
+  if (is_usable(fd.get(), flags)) {
+    ::fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK);
+    return fd;
+  }
+  const int error = errno;
+  fd.reset();
+  errno = error;
+  return fd;
+}
+
+Fd open(const fs::path& path, int flags, unsigned mode) {
+  Fd fd = try_open(path, flags, mode);
+  if (!fd) throw Error(Exit::runtime, "cannot open " + path.string(), why_not_opened(path, errno));
+  return fd;
+}
+
+std::string read_text(const fs::path& path, const Reading& how) {
+  const Fd fd = open(path, O_RDONLY | (how.links ? 0 : O_NOFOLLOW));
+  const auto check = [&](std::uint64_t bytes) {
+    if (bytes > how.limit)
+      throw Error(Exit::runtime, "cannot read " + path.string(),
+                  fmt::format("it has more than {} bytes", how.limit));
+  };
+  check(size_of(fd, path));
   std::string text;
   char buffer[1 << 16];
   for (;;) {
@@ -52,20 +130,21 @@ std::string read_text(const fs::path& path) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw system_error("cannot read " + path.string(), errno);
     if (n == 0) return text;
+    check(text.size() + as_size(n));
     text.append(buffer, as_size(n));
   }
 }
 
+std::string read_part(const fs::path& path, std::uint64_t begin, std::uint64_t bytes) {
+  const Fd fd = open(path, O_RDONLY);
+  const std::uint64_t size = size_of(fd, path);
+  return read_from(fd, begin, std::min({bytes, size - std::min(begin, size), read_limit}), path);
+}
+
 std::string read_end(const fs::path& path, std::uint64_t bytes) {
   const Fd fd = open(path, O_RDONLY);
-  struct stat facts {};
-  if (::fstat(fd.get(), &facts) != 0) throw system_error("cannot read " + path.string(), errno);
-  const std::uint64_t size = static_cast<std::uint64_t>(facts.st_size), wanted = std::min(bytes, size);
-  std::string text(wanted, '\0');
-  const ssize_t got = ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(size - wanted));
-  if (got < 0) throw system_error("cannot read " + path.string(), errno);
-  text.resize(as_size(got));
-  return text;
+  const std::uint64_t size = size_of(fd, path), wanted = std::min({bytes, size, read_limit});
+  return read_from(fd, size - wanted, wanted, path);
 }
 
 void write_all(int fd, const void* data, std::size_t bytes, std::uint64_t offset, const fs::path& path) {
@@ -116,7 +195,7 @@ fs::path name_aside(const fs::path& path) {
 void replace_atomically(const fs::path& path, std::string_view text, unsigned mode) {
   const fs::path aside = name_aside(path);
   try {
-    const Fd fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC, mode);
+    const Fd fd = open(aside, O_WRONLY | O_CREAT | O_EXCL, mode);
     append_all(fd.get(), text, aside);
     sync(fd.get(), aside);
     if (::rename(aside.c_str(), path.c_str()) != 0)

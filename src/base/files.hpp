@@ -1,5 +1,11 @@
 #pragma once
-// Files that must survive a crash: written aside, synced, renamed, and the folder synced.
+// The one way to open files, and those that must survive a crash: written aside, synced, renamed, and the
+// folder synced.
+//
+// In a run directory, in /tmp and wherever else a person or an archive puts files, a name may be that of a
+// link, a FIFO, a device or a file without an end. So open() takes regular files alone and waits for no other
+// process, follows no link to write, and what is read whole has a limit. Files of the kernel in /proc and
+// /sys are regular files; its devices are opened where they are read.
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -30,9 +36,21 @@ class Fd {
 /// Modes of new files, before the umask takes from them.
 constexpr unsigned for_owner = 0600, for_group = 0640;
 
-/// Opens with O_CLOEXEC; an Error names the path.
+/// Opens a regular file, or with O_DIRECTORY a folder, with O_CLOEXEC; an Error (runtime) names the path and
+/// says why not. Never waits for a reader or writer. O_NOFOLLOW goes without saying unless the file is only
+/// read.
 Fd open(const fs::path& path, int flags, unsigned mode = for_group);
-std::string read_text(const fs::path& path);
+/// The same without an Error: nothing, and errno says why; ENXIO: it is neither a regular file nor a folder.
+Fd try_open(const fs::path& path, int flags, unsigned mode = for_group);
+/// Bytes of the largest file that is read whole, unless its reader says something else.
+constexpr std::uint64_t read_limit = 1 << 30, no_limit = ~std::uint64_t{0};
+struct Reading {
+  std::uint64_t limit = read_limit;  ///< bytes; an Error (runtime) beyond
+  bool links = true;                 ///< a symbolic link is followed; else it is an Error (runtime)
+};
+std::string read_text(const fs::path& path, const Reading& how = {});
+/// At most `bytes` bytes (no more than read_limit) from `begin` on; fewer at the file's end.
+std::string read_part(const fs::path& path, std::uint64_t begin, std::uint64_t bytes);
 /// The last `bytes` of a file, or all of it.
 std::string read_end(const fs::path& path, std::uint64_t bytes);
 /// Writes all bytes at `offset`; an Error on a short write, ENOSPC included.

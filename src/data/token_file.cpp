@@ -136,7 +136,7 @@ std::string hex(const Hash128& hash) {
 Hash128 hash_bytes(std::string_view bytes) { return canonical(XXH3_128bits(bytes.data(), bytes.size())); }
 
 TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t least) {
-  files::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  files::Fd fd = files::try_open(path, O_RDONLY);
   struct stat status = {};
   if (!fd || ::fstat(fd.get(), &status) != 0) {
     const int why = errno;

@@ -77,10 +77,9 @@ FlightRecord decode(const FlightMemory& first, const FlightMemory& second) {
 }
 
 std::optional<FlightRecord> read_flight_record(const std::filesystem::path& path) {
-  files::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const files::Fd file = files::try_open(path, O_RDONLY | O_NOFOLLOW);
   struct stat facts {};
-  if (!file || fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode) ||
-      as_size(facts.st_size) != sizeof(FlightMemory))
+  if (!file || fstat(file.get(), &facts) != 0 || as_size(facts.st_size) != sizeof(FlightMemory))
     return std::nullopt;
   // Copies and not a mapping, for the file may shrink during the read. Two copies: entries that were written
   // during one of them differ in the other.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -112,6 +113,71 @@ TEST(ReadEnd, IsTheEndOrAll) {
   EXPECT_EQ(read_end(file, 100), "0123456789");
   std::filesystem::remove(file);
   EXPECT_ANY_THROW(read_end(file, 4));
+}
+
+/// Nobody writes to the FIFO, and the device has no end: whoever opened the one, or read the other, would not
+/// come back.
+TEST(Open, TakesRegularFilesAloneAndNeverWaits) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("holdfast-open-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const auto why = [](const auto& work) -> std::string {
+    try {
+      work();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit(), Exit::runtime);
+      return error.why();
+    }
+    return "";
+  };
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/zero", folder / "endless");
+  create_exclusively(folder / "file", "text");
+  std::filesystem::create_symlink(folder / "file", folder / "link");
+  for (const char* name : {"fifo", "endless"}) {
+    EXPECT_EQ(why([&] { read_text(folder / name); }), "it is not a regular file") << name;
+    EXPECT_EQ(why([&] { read_end(folder / name, 10); }), "it is not a regular file") << name;
+    EXPECT_EQ(why([&] { read_part(folder / name, 0, 10); }), "it is not a regular file") << name;
+  }
+  EXPECT_EQ(why([&] { open(folder / "fifo", O_WRONLY | O_APPEND); }), "it is not a regular file");
+  EXPECT_EQ(why([&] { read_text(folder); }), "Is a directory");
+  EXPECT_FALSE(try_open(folder / "fifo", O_RDWR));
+  EXPECT_EQ(errno, ENXIO);
+  EXPECT_TRUE(open(folder, O_RDONLY | O_DIRECTORY));
+
+  EXPECT_EQ(read_text(folder / "link"), "text");
+  EXPECT_EQ(why([&] { read_text(folder / "link", {.links = false}); }), "it is a symbolic link");
+  for (const int flags : {O_WRONLY | O_APPEND, O_RDWR, O_WRONLY | O_CREAT | O_APPEND, O_WRONLY | O_TRUNC})
+    EXPECT_EQ(why([&] { open(folder / "link", flags); }), "it is a symbolic link") << flags;
+  EXPECT_EQ(read_text(folder / "file"), "text");
+
+  EXPECT_EQ(read_text(folder / "file", {.limit = 4}), "text");
+  EXPECT_EQ(why([&] { read_text(folder / "file", {.limit = 3}); }), "it has more than 3 bytes");
+  ASSERT_EQ(::truncate((folder / "file").c_str(), 1LL << 40), 0);
+  EXPECT_EQ(why([&] { read_text(folder / "file"); }), "it has more than 1073741824 bytes");
+  EXPECT_EQ(read_part(folder / "file", 2, 2), "xt");
+  EXPECT_EQ(read_part(folder / "file", (1LL << 40) - 1, 10), std::string(1, '\0'));
+  EXPECT_EQ(read_part(folder / "file", 1LL << 41, 10), "");
+  EXPECT_THROW(read_text("/proc/self/comm", {.limit = 1}), Error) << "the kernel says that it has no bytes";
+  EXPECT_NE(read_text("/proc/self/comm"), "");
+  std::filesystem::remove_all(folder);
+}
+
+/// The kernel takes the lease from its holder, for which whoever opens the file waits.
+TEST(Open, OpensAFileOnWhichAnotherProcessHasALease) {
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("holdfast-lease-" + std::to_string(::getpid()));
+  create_exclusively(file, "text");
+  ::signal(SIGIO, SIG_IGN);
+  const Fd holder = open(file, O_RDWR);
+  ASSERT_EQ(::fcntl(holder.get(), F_SETLEASE, F_WRLCK), 0);
+  std::thread gives_it_back([&] {
+    while (::fcntl(holder.get(), F_GETLEASE) == F_WRLCK) std::this_thread::yield();
+    ::fcntl(holder.get(), F_SETLEASE, F_UNLCK);
+  });
+  EXPECT_EQ(read_text(file), "text");
+  gives_it_back.join();
+  std::filesystem::remove(file);
 }
 
 TEST(Reserve, GivesAFileAllOfItsRoom) {

@@ -85,7 +85,7 @@ TEST_F(HangingOutput, KeepsAProcessWaitingButNotItsParent) {
 }
 
 TEST_F(HangingOutput, AProcessThatWaitsHoldsNothingOfItsParent) {
-  const files::Fd lock = files::open("/dev/null", O_RDONLY);
+  const files::Fd lock(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const Launched process = launch(command_);
   const fs::path descriptors = "/proc/" + std::to_string(process.pid) + "/fd";
   const auto held = [&] {

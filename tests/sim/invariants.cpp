@@ -71,7 +71,7 @@ void World::opened(Work& work, int fd, const char* path, int flags) {
   }
   if (file.parent_path() == storage.run.terms()) {
     storage.terms_changed();
-    if ((flags & O_EXCL) != 0) term_taken(number_of(file), work.process->node);
+    if ((flags & O_EXCL) != 0 && file.extension().empty()) term_taken(number_of(file), work.process->node);
   }
   if (of_log) storage.events_changed();
   if ((flags & O_APPEND) != 0 && of_log) logs_[fd] = {number_of(file), ""};

@@ -38,11 +38,11 @@ files::Fd lock_folder(const files::fs::path& folder) {
 /// Absent: there is no such file. Others may write to the folder, too: only what is a short file is read, and
 /// no link is followed, for what it leads to would become readable for everybody.
 std::optional<std::string> read_list(const files::fs::path& file) {
-  const files::Fd fd(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const files::Fd fd = files::try_open(file, O_RDONLY | O_NOFOLLOW);
   if (!fd && errno == ENOENT) return std::nullopt;
   if (!fd) throw system_error("cannot read " + file.string(), errno);
   struct stat facts {};
-  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_size > longest_list)
+  if (::fstat(fd.get(), &facts) != 0 || facts.st_size > longest_list)
     throw Error(Exit::runtime, file.string() + " is no list of jobs");
   std::string text(as_size(facts.st_size), '\0');
   const ssize_t got = ::read(fd.get(), text.data(), text.size());
@@ -54,7 +54,7 @@ std::optional<std::string> read_list(const files::fs::path& file) {
 void write_list(const files::fs::path& file, const std::string& text) {
   const auto aside = files::name_aside(file);
   try {
-    const files::Fd fd = files::open(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, for_everybody);
+    const files::Fd fd = files::open(aside, O_WRONLY | O_CREAT | O_EXCL, for_everybody);
     ::fchmod(fd.get(), for_everybody);  // whatever the umask says
     files::append_all(fd.get(), text, aside);
     if (::rename(aside.c_str(), file.c_str()) != 0)

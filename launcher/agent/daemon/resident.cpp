@@ -25,14 +25,14 @@ constexpr std::chrono::seconds loader_limit{60};
 constexpr double max_part = 0.25;  // of the free memory of the file system
 
 void copy_checked(const fs::path& from, const fs::path& to, unsigned mode) {
-  const std::string bytes = files::read_text(from);
+  const std::string bytes = files::read_text(from, {.limit = files::no_limit});
   fs::create_directories(to.parent_path());
   const fs::path aside = to.string() + ".new";
   {
     const files::Fd file = files::open(aside, O_WRONLY | O_CREAT | O_TRUNC, mode);
     files::append_all(file.get(), bytes, aside);
   }
-  if (files::read_text(aside) != bytes)
+  if (files::read_text(aside, {.limit = files::no_limit}) != bytes)
     throw Error(Exit::runtime,
                 "the copy of " + from.string() + " in " + to.parent_path().string() + " differs from it");
   fs::rename(aside, to);

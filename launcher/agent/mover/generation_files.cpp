@@ -66,7 +66,7 @@ bool IncomingState::is_buffer(const std::string& name) const {
 
 void IncomingState::reserve(const Seal::Buffer& buffer) {
   const fs::path path = generation_ / buffer_file(buffer);
-  open_.push_back(files::open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  open_.push_back(files::open(path, O_RDWR | O_CREAT, 0600));
   int error = ::ftruncate(open_.back().get(), buffer.bytes) != 0 ? errno : 0;
   if (error == 0) error = files::reserve(open_.back().get(), buffer.bytes);
   if (error != 0) throw system_error("there is no memory for " + path.string(), error);
@@ -92,7 +92,7 @@ void IncomingState::take(control::BulkStream& stream) {
 void IncomingState::write_seal() const {
   const fs::path aside = generation_ / "seal.new";
   const std::string text = to_text(seal_);
-  const files::Fd file = files::open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
+  const files::Fd file = files::open(aside, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   files::write_all(file.get(), text.data(), text.size(), 0, aside);
   fs::rename(aside, generation_ / "seal");
 }

@@ -44,7 +44,7 @@ void deal_with(const fs::path& of_rank, int attempt, std::int64_t step) {
     files::replace_atomically(path, text);
   } catch (const Error&) {
     // Without memory for another file, the one that is there is written over, which needs none.
-    const files::Fd file = files::open(path, O_WRONLY | O_NOFOLLOW);
+    const files::Fd file = files::open(path, O_WRONLY);
     files::write_all(file.get(), text.data(), text.size(), 0, path);
     if (::ftruncate(file.get(), std::ssize(text)) != 0)
       throw system_error("cannot cut " + path.string(), errno);

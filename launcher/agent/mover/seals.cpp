@@ -95,7 +95,7 @@ std::optional<std::pair<int, bool>> folder_called(std::string_view name) {
 }
 
 std::optional<Seal> read_seal(const fs::path& generation) {
-  const files::Fd fd(::open((generation / "seal").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const files::Fd fd = files::try_open(generation / "seal", O_RDONLY | O_NOFOLLOW);
   if (!fd) return std::nullopt;
   std::string text(max_seal_bytes, '\0');
   const ssize_t got = ::pread(fd.get(), text.data(), text.size(), 0);

@@ -165,7 +165,7 @@ void LogSpool::Shared::copy_all() {
 void LogSpool::Shared::drop_old(const fs::path& file) {
   struct stat info {};
   if (::stat(file.c_str(), &info) != 0 || info.st_blocks * 512 <= max_waiting) return;
-  const files::Fd fd(::open(file.c_str(), O_RDWR | O_CLOEXEC));
+  const files::Fd fd = files::try_open(file, O_RDWR);
   if (fd) give_back(fd, info.st_size - max_waiting / 2);
 }
 
@@ -192,7 +192,7 @@ bool LogSpool::empty() const {
   if (copying_) return false;
   const auto files = spooled_files(shared_->spool);
   return std::all_of(files.begin(), files.end(), [](const fs::path& file) {
-    const files::Fd mark(::open(mark_of(file).c_str(), O_RDONLY | O_CLOEXEC));
+    const files::Fd mark = files::try_open(mark_of(file), O_RDONLY);
     std::error_code ignored;
     return mark && copied_of(mark) >= static_cast<std::int64_t>(fs::file_size(file, ignored));
   });

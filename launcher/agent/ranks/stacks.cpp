@@ -37,7 +37,7 @@ constexpr Millis poll{5};
 
 /// Text of a file in /proc; "" when it is gone or not readable.
 std::string proc_text(const fs::path& path) {
-  const files::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const files::Fd fd = files::try_open(path, O_RDONLY);
   if (!fd) return "";
   std::string text(4096, '\0');
   const ssize_t got = ::read(fd.get(), text.data(), text.size());
@@ -201,7 +201,7 @@ bool can_answer(pid_t pid, const ThreadNow& thread) {
 /// Reads the text that was appended to a log since it was opened.
 class LogTail {
  public:
-  explicit LogTail(const fs::path& log) : fd_(::open(log.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit LogTail(const fs::path& log) : fd_(files::try_open(log, O_RDONLY)) {
     if (fd_) at_ = std::max<off_t>(0, ::lseek(fd_.get(), 0, SEEK_END));
   }
   /// The text between the lines that begin and end a thread's stack, once both are there.

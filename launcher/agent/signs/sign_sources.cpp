@@ -14,6 +14,8 @@
 #include "launcher/diagnose/kernel_line.hpp"
 #include "launcher/diagnose/signs.hpp"
 #include "src/base/as_size.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/units.hpp"
 
 namespace holdfast::launcher {
@@ -137,7 +139,7 @@ int SharedFolder::error_of_touch() const {
   std::error_code error;
   if (!fs::is_directory(folder_, error)) return error ? error.value() : ENOTDIR;
   if (touched_.empty()) return 0;
-  const files::Fd file(::open(touched_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+  const files::Fd file = files::try_open(touched_, O_WRONLY | O_APPEND | O_CREAT, files::for_owner);
   return file && ::futimens(file.get(), nullptr) == 0 ? 0 : errno;
 }
 
@@ -164,11 +166,11 @@ InjectedSigns::InjectedSigns(fs::path file) : file_(std::move(file)) {
 
 std::vector<control::Sign> InjectedSigns::poll() {
   std::vector<control::Sign> out;
-  std::ifstream file(file_);
-  if (file_.empty() || !file.seekg(static_cast<std::streamoff>(read_))) return out;
-  std::string text(max_injected, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(file.gcount());
+  std::string text;
+  try {
+    if (!file_.empty() && files::is_there(file_)) text = files::read_part(file_, read_, max_injected);
+  } catch (const Error&) {  // read at the next poll
+  }
   text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);  // the rest is incomplete
   read_ += text.size();
   std::istringstream lines(text);

@@ -4,12 +4,13 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 
 #include "launcher/agent/signs/gpu_source.hpp"
 #include "launcher/diagnose/output_patterns.hpp"
 #include "src/base/env.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/log.hpp"
 
 namespace holdfast::launcher {
@@ -19,7 +20,7 @@ namespace {
 constexpr Millis shared_patience{2000};  // with a file system that does not answer
 constexpr Millis kill_claim{5000};       // from an OOM kill to the end of its rank, at most
 constexpr std::size_t max_in_a_message = 256;
-constexpr std::streamoff last_bytes = 4096;  // earlier lines are about something else
+constexpr std::uint64_t last_bytes = 4096;  // earlier lines are about something else
 constexpr int last_lines = 40;
 
 }  // namespace
@@ -193,14 +194,14 @@ std::vector<control::NodeSigns> messages_of(const std::vector<control::Sign>& si
 }
 
 std::string log_tail(const fs::path& log) {
-  std::ifstream file(log, std::ios::binary | std::ios::ate);
-  if (!file) return "";
-  const std::streamoff size = file.tellg(), from = std::max<std::streamoff>(0, size - last_bytes);
-  std::string text(size - from, '\0');
-  file.seekg(from);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(file.gcount());
-  if (from > 0) text.erase(0, std::min(text.find('\n'), text.size()));
+  std::string text;
+  try {
+    text = files::read_end(log, last_bytes);
+  } catch (const Error&) {
+    return "";
+  }
+  // The first line may be the end of one.
+  if (text.size() == last_bytes) text.erase(0, std::min(text.find('\n'), text.size()));
   auto begin = text.size();
   for (int line = 0; line <= last_lines && begin != 0 && begin != std::string::npos; ++line)
     begin = text.rfind('\n', begin - 1);

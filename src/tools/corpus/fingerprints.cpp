@@ -27,7 +27,8 @@ void put(std::string& bytes, const T* from, std::size_t count) {
 /// Takes numbers off a file, and complains when there are too few.
 class Taken {
  public:
-  explicit Taken(const fs::path& path) : path_(path), bytes_(files::read_text(path)) {}
+  explicit Taken(const fs::path& path)
+      : path_(path), bytes_(files::read_text(path, {.limit = files::no_limit})) {}
   template <class T>
   void take(T* to, std::uint64_t count) {
     if (count > (bytes_.size() - at_) / sizeof(T))

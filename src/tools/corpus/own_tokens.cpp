@@ -46,6 +46,7 @@ T read_at(std::span<const std::uint8_t> bytes, std::uint64_t offset) {
 }  // namespace
 
 Mapped::Mapped(const fs::path& path) {
+  if (path.empty()) return;
   const files::Fd fd = files::open(path, O_RDONLY);
   struct stat status = {};
   if (::fstat(fd.get(), &status) != 0) throw system_error("cannot read " + path.string(), errno);
@@ -62,7 +63,7 @@ Mapped::~Mapped() {
 
 OwnTokens::OwnTokens(const Input& input, std::optional<std::int32_t> document_start)
     : path_(input.path),
-      index_(input.format == Format::megatron ? input.path : fs::path("/dev/null")),
+      index_(input.format == Format::megatron ? input.path : fs::path()),
       data_(input.format == Format::megatron ? fs::path(input.path).replace_extension(".bin") : input.path),
       document_start_(document_start),
       indexed_(input.format == Format::megatron),

@@ -28,7 +28,7 @@
 
 namespace holdfast::corpus {
 
-/// A file mapped read-only. An empty one has no bytes.
+/// A file mapped read-only. An empty one, and no path, has no bytes.
 class Mapped {
  public:
   explicit Mapped(const std::filesystem::path& path);

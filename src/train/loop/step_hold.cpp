@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <fstream>
 #include <mutex>
 #include <sstream>
 #include <string>
 #include <thread>
 
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/log.hpp"
 
 namespace holdfast::train {
@@ -34,10 +35,13 @@ struct StepHold::Watch {
 
   void look(const RunDir& run) {
     std::optional<HoldTerms> terms;
-    std::ifstream file(run.hold());
-    std::error_code unknown;
-    if (file) terms = read_hold(std::string(std::istreambuf_iterator<char>(file), {}));
-    const bool gone = !file && std::filesystem::exists(run.path, unknown);
+    const files::Look there = files::look_at(run.hold());
+    try {
+      if (there.presence == files::Presence::there) terms = read_hold(files::read_text(run.hold()));
+    } catch (const Error&) {
+      // It has just gone, or cannot be read now: the next look tells.
+    }
+    const bool gone = there.presence == files::Presence::absent && files::is_there(run.path);
     const std::scoped_lock lock(mutex);
     if (terms && !held) log::info("the run is held until {} is gone", run.hold().string());
     if (terms || gone) held = terms;

@@ -1,5 +1,6 @@
 // `holdfast report`, with SLURM's tools played.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "launcher/supervise/journal.hpp"
 #include "src/base/env.hpp"
@@ -53,6 +54,30 @@ TEST_F(ReportCommand, WithoutAccountsItSaysSo) {
   had_jobs({"17.0"});
   tools.answer("sacct", "", "Slurm accounting storage is disabled\n", 1);
   EXPECT_THAT(report(), HasSubstr("It is not known: SLURM keeps no accounts here"));
+}
+
+/// Nobody writes to the FIFO, and the device has no end.
+TEST_F(ReportCommand, ReadsNothingButFiles) {
+  had_jobs({});
+  ASSERT_EQ(::mkfifo((scratch.path() / "metrics.jsonl").c_str(), 0600), 0);
+  files::fs::create_symlink("/dev/zero", scratch.path() / "result.json");
+  EXPECT_THAT(report(), HasSubstr("metrics.jsonl (it is not a regular file)"));
+  files::fs::remove(scratch.path() / "config.toml");
+  files::fs::create_symlink("/dev/zero", scratch.path() / "config.toml");
+  const auto why_not = [this](const char* verb) {
+    Command command;
+    command.argv = {HOLDFAST_PROGRAM, verb, scratch.path().string()};
+    command.environment = env::without({"HOLDFAST_"});
+    const Finished done = run(command, std::chrono::seconds(60));
+    return done.out + done.err;
+  };
+  EXPECT_THAT(why_not("report"), HasSubstr("it is not a regular file"));
+  EXPECT_THAT(why_not("status"), HasSubstr("it is not a regular file"));
+  EXPECT_THAT(why_not("ls"), HasSubstr("cannot be read"));
+  files::fs::remove(scratch.path() / "config.toml");
+  ASSERT_EQ(::mkfifo((scratch.path() / "config.toml").c_str(), 0600), 0);
+  for (const char* verb : {"report", "status"})
+    EXPECT_THAT(why_not(verb), HasSubstr("it is not a regular file")) << verb;
 }
 
 TEST_F(ReportCommand, ARunWithoutJobsAsksNothing) {

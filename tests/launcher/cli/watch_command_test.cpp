@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <pty.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "src/base/files.hpp"
 #include "src/base/subprocess.hpp"
 #include "tests/config/scratch.hpp"
+#include "tests/support/hung_file.hpp"
 
 namespace holdfast {
 namespace {
@@ -121,8 +121,7 @@ TEST_F(WatchCommand, LeavesTheTerminalAsItWasWhenASignalEndsIt) {
   terminal = -1;
 }
 TEST_F(WatchCommand, GoesOnWhileStorageHangs) {
-  files::fs::remove(scratch.path() / "run/metrics.jsonl");
-  ASSERT_EQ(::mkfifo((scratch.path() / "run/metrics.jsonl").c_str(), 0600), 0);  // whoever opens it waits
+  const test::HungFile storage(scratch.path() / "run/metrics.jsonl");
   start();
   ASSERT_TRUE(shows("no answer from storage for "));
   type("s");
@@ -131,8 +130,7 @@ TEST_F(WatchCommand, GoesOnWhileStorageHangs) {
   EXPECT_EQ(exit_code(), 0) << out;
 }
 TEST_F(WatchCommand, StatusGivesUpWhenStorageHangs) {
-  files::fs::remove(scratch.path() / "run/metrics.jsonl");
-  ASSERT_EQ(::mkfifo((scratch.path() / "run/metrics.jsonl").c_str(), 0600), 0);
+  const test::HungFile storage(scratch.path() / "run/metrics.jsonl");
   Command command;
   command.argv = {HOLDFAST_PROGRAM, "status", (scratch.path() / "run").string(), "--timeout", "0.2"};
   const auto done = holdfast::run(command, std::chrono::seconds(60));

@@ -69,7 +69,7 @@ class StandIn {
     /// Takes the buffers, and drops them.
     void take_copy() {
       stream.send(to_text(MoverConsent{}));
-      const files::Fd nowhere = files::open("/dev/null", O_WRONLY);
+      const files::Fd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
       for (const auto& buffer : std::get<PutRequest>(request).seal.buffers)
         stream.receive_bytes(nowhere.get(), buffer.bytes, [](auto) {});
       stream.send(to_text(MoverConsent{}));
@@ -431,7 +431,7 @@ TEST_F(GivenUpFetch, TheStartOfAnAttemptGivesItUp) {
 TEST_F(GivenUpFetch, TheSameAgainGoesOn) {
   std::vector<Mover::Fetched> of_next_leader;
   b.mover->fetch({{3, other.place()}}, 12, 2, [&](const auto& what) { of_next_leader.push_back(what); });
-  asked->stream.send_bytes(files::open("/dev/zero", O_RDONLY).get(), 1000);
+  asked->stream.send_bytes(files::Fd(::open("/dev/zero", O_RDONLY | O_CLOEXEC)).get(), 1000);
   const auto again = other.next();  // behind the first: those bytes were not what the seal says
   ASSERT_TRUE(again);
   ASSERT_TRUE(soon([&] { return answers.size() == 1; }));

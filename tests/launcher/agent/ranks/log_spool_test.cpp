@@ -7,9 +7,11 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "tests/control/loop_thread.hpp"
+#include "tests/support/hung_file.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -117,28 +119,43 @@ TEST_F(LogSpoolTest, FilesOfOlderAttemptsGoOnceTheyAreCopied) {
   EXPECT_EQ(files::read_text(log("rank-00000.log")), "one\n");
 }
 
-// A FIFO that nobody reads: whoever opens it to write waits.
 TEST_F(LogSpoolTest, StorageThatHangsCostsOldLinesAndNoMoreMemoryThanStated) {
   files::fs::create_directories(log("x").parent_path());
-  const auto fifo = log("rank-00000.log");
-  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  write(fifo, "the first line\n");
+  const auto file = log("rank-00000.log");
+  files::create_exclusively(file, "");
+  std::optional<test::HungFile> storage(file);
+  write(file, "the first line\n");
   open();
-  for (int k = 0; k < 24; ++k) write(fifo, std::string((1 << 20) - 1, 'x') + "\n");
-  write(fifo, "the last line\n");
-  ASSERT_TRUE(loop.until([&] { return memory_of(fifo) <= LogSpool::max_waiting; }));
+  for (int k = 0; k < 24; ++k) write(file, std::string((1 << 20) - 1, 'x') + "\n");
+  write(file, "the last line\n");
+  ASSERT_TRUE(loop.until([&] { return memory_of(file) <= LogSpool::max_waiting; }));
 
-  std::string heard;
-  std::thread reader([&] {
-    std::ifstream in(fifo);  // the storage is back
-    for (std::string line; std::getline(in, line);) heard += line.substr(0, 100) + "\n";
-  });
+  storage.reset();
   EXPECT_TRUE(is_copied());
-  close();  // ends the reader
-  reader.join();
+  close();
+  const std::string heard = files::read_text(file);
   EXPECT_THAT(heard, StartsWith("the first line\n"));
   EXPECT_THAT(heard, HasSubstr("MiB of this log were dropped"));
   EXPECT_THAT(heard, EndsWith("the last line\n"));
+}
+
+/// An archive that was unpacked as a run directory may have anything in logs/.
+TEST_F(LogSpoolTest, NothingIsWrittenThroughALink) {
+  files::fs::create_directories(log("x").parent_path());
+  const auto elsewhere = run.path / "elsewhere";
+  files::create_exclusively(elsewhere, "mine\n");
+  files::fs::create_symlink(elsewhere, log("rank-00000.log"));
+  write(log("rank-00000.log"), "one\n");
+  open();
+  for (int i = 0; i < 3; ++i) {
+    loop.call([this] { spool->copy(); });
+    std::this_thread::sleep_for(Millis(50));
+  }
+  EXPECT_FALSE(loop.call([this] { return spool->empty(); })) << "it waits in the node's memory";
+  EXPECT_EQ(files::read_text(elsewhere), "mine\n");
+  files::fs::remove(log("rank-00000.log"));
+  ASSERT_TRUE(is_copied());
+  EXPECT_EQ(files::read_text(log("rank-00000.log")), "one\n");
 }
 
 }  // namespace
