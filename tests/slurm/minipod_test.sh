@@ -48,6 +48,35 @@ files_before=$(machine_files)
 
 cd / || exit 1
 check "status says down" fails_with 1 mini status
+
+# ------------------------------------------------------- folders of others --
+
+# Root does nothing in a folder that another user has made, may write to, or leads to: whatever the verb.
+others=$(mktemp -d /var/tmp/minipod-others.XXXXXX)
+chmod 01777 "$others"
+mkdir "$others"/{theirs,open,way,way/pod}
+chown 61001 "$others"/{theirs,way}
+chmod 0777 "$others/open"
+ln -s "$dir" "$others/link"
+chown -h 61001 "$others/link"
+echo "$$ $(sed 's/.*) //' /proc/$$/stat | cut -d' ' -f20)" >"$others/holder"
+cp "$others/holder" "$others/theirs/"
+touch "$others/theirs/ready"
+before=$(find "$others" -printf '%p %u %m %s\n' | sort)
+refused() { # FOLDER WORDS
+  local verb said
+  for verb in "up --nodes 1" status "exec true" "kill-node dgx001" faults "down --purge"; do
+    # shellcheck disable=SC2086 # a verb and its arguments
+    ! said=$(mini --dir "$1" $verb 2>&1) && [[ $said == *"$2"* ]] || { echo "$verb: $said"; return 1; }
+  done
+}
+check "a folder that another user has made is refused" refused "$others/theirs" "theirs belongs to user 61001"
+check "and one below it" refused "$others/way/pod" "way belongs to user 61001"
+check "and one that others may write to" refused "$others/open" "everybody may write to $others/open"
+check "and a link" refused "$others/link" "$others/link is a link"
+check "and one behind it" refused "$others/link/pod" "$others/link is a link"
+check "nothing is written or removed there" equal "$(find "$others" -printf '%p %u %m %s\n' | sort)" "$before"
+rm -rf "$others"
 # shellcheck disable=SC2016  # for the shell that runs it
 check "up, without stdin and with a pipe for output" \
   bash -c 'said=$(timeout 120 "$0" up --nodes 4 2>&1 <&-) || { echo "$said"; false; }' "$pod"
