@@ -13,21 +13,30 @@
 #include "src/base/error.hpp"
 #include "src/base/lock_pages.hpp"
 #include "src/base/log.hpp"
+#include "src/control/private_place.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
 struct AgentOptions {
-  std::string dir, node;
+  std::string dir, node, scratch;
   bool serve = false;
 };
 
 RunDir run_dir(const std::string& dir) { return {std::filesystem::absolute(dir).lexically_normal()}; }
 
+/// The guardian finds the folder, as long as shared storage answers; whatever it starts is told.
+Scratch scratch_of(const AgentOptions& options) {
+  if (!options.scratch.empty()) return {options.scratch, options.node};
+  const RunDir run = run_dir(options.dir);
+  return {control::make_private(control::scratch_place(run), control::read_secret(run.secret())),
+          options.node};
+}
+
 int serve_node(const AgentOptions& options) {
   log::start("agent " + options.node);
   raise_descriptor_limit();
-  return serve(run_dir(options.dir), options.node, ::getppid());
+  return serve(run_dir(options.dir), scratch_of(options), ::getppid());
 }
 
 }  // namespace
@@ -76,6 +85,7 @@ void add_agent(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<AgentOptions>();
   verb->add_option("RUN_DIR", options->dir, "The run directory")->required();
   verb->add_option("--node", options->node, "SLURM's name of this node; else the one of this step's node");
+  verb->add_option("--scratch", options->scratch, "Its folder in the memory of the node")->group("");
   verb->add_flag("--serve", options->serve, "Be the serving process, which the guardian starts")->group("");
   verb->callback([options, &exit_code] {
     if (options->node.empty()) options->node = slurm::job_env().node;
@@ -83,7 +93,7 @@ void add_agent(CLI::App& app, int& exit_code) {
       exit_code = serve_node(*options);
     } else {
       log::start("guardian " + options->node);
-      exit_code = guard(run_dir(options->dir), options->node);
+      exit_code = guard(run_dir(options->dir), scratch_of(*options));
     }
   });
 }

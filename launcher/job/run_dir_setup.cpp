@@ -98,8 +98,7 @@ void write_run_files(const RunDir& run, const RunFiles& files) {
   files::replace_atomically(run.plan(), files.plan);
   files::replace_atomically(run.script(), files.script);
   // The secret is kept over resubmissions: agents of a job that is just ending still use it.
-  if (!files::exists_or_fail(run.secret()))
-    files::replace_atomically(run.secret(), control::to_hex(control::random_key()) + "\n", files::for_owner);
+  control::make_secret(run.secret());
   config::write_settings(run, files.config);  // last: a folder with config.toml is a run directory
 }
 

@@ -58,6 +58,7 @@ std::vector<std::string> to_variables(const RankEnv& p) {
           "TORCHELASTIC_RUN_ID=" + p.run_dir.filename().string(),
           "HOLDFAST_TRUSTED_STEP=" + std::to_string(p.trusted_step),
           "HOLDFAST_DURABLE_STEPS=" + text_of_steps(p.durable_steps),
+          "HOLDFAST_LOCAL_LEVEL=" + p.local_level.string(),
           "HOLDFAST_BUFFERS=" + p.buffers.string(),
           "HOLDFAST_BUFFERS_LIMIT=" + std::to_string(p.buffers_limit),
           std::string("HOLDFAST_BUFFERS_COPIED=") + (p.buffers_copied ? "1" : "0"),
@@ -96,6 +97,7 @@ std::optional<RankEnv> rank_env_from_environment() {
   p.master_port = static_cast<int>(env::get_integer("MASTER_PORT").value_or(0));
   p.trusted_step = env::get_integer("HOLDFAST_TRUSTED_STEP").value_or(-1);
   p.durable_steps = steps_from_text(env::get_or("HOLDFAST_DURABLE_STEPS", ""));
+  p.local_level = env::get_or("HOLDFAST_LOCAL_LEVEL", "");
   return p;
 }
 

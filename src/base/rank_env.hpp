@@ -35,6 +35,7 @@ struct RankEnv {
   /// HOLDFAST_DURABLE_STEPS, "300,200": the newest steps that by the record of the run have a checkpoint. A
   /// folder that does not show them does not show a new run.
   std::vector<std::int64_t> durable_steps = {};
+  std::filesystem::path local_level = {};  ///< HOLDFAST_LOCAL_LEVEL: its folder here; empty: there is none
   /// Of snapshot buffers (client/buffers.c), which our trainer does not use. HOLDFAST_BUFFERS: this rank's
   /// folder; empty: there are none. HOLDFAST_BUFFERS_LIMIT: bytes of a generation.
   std::filesystem::path buffers = {};

@@ -1,22 +1,13 @@
 #include "src/base/run_dir.hpp"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <charconv>
 
 #include "src/base/as_size.hpp"
-#include "src/base/digest.hpp"
 
 namespace holdfast {
 namespace {
-
-const std::filesystem::path node_memory = "/dev/shm";
-
-std::uint64_t hash_of(const std::filesystem::path& run_dir) {
-  const std::string name = std::filesystem::absolute(run_dir).lexically_normal().string();
-  return hash_name(name.data(), name.size());
-}
 
 constexpr std::string_view flight_prefix = "flight.";
 
@@ -31,22 +22,12 @@ std::optional<int> take_number(std::string_view& text) {
 
 }  // namespace
 
-std::filesystem::path node_folder(const std::filesystem::path& run_dir) {
-  return node_memory / fmt::format("holdfast-{}-{:016x}", ::getuid(), hash_of(run_dir));
-}
-
-std::filesystem::path local_level_folder(const std::filesystem::path& local,
-                                         const std::filesystem::path& run_dir) {
-  return (local == "auto" ? node_memory : local) /
-         fmt::format("holdfast-state-{}.{:016x}", ::getuid(), hash_of(run_dir));
-}
-
 std::string local_level_file(int rank, bool copy) {
   return fmt::format("rank-{:05}.{}", rank, copy ? "copy" : "own");
 }
 
-std::filesystem::path flight_record(const std::filesystem::path& run_dir, int attempt, int rank) {
-  return node_folder(run_dir) / fmt::format("{}{}.{}", flight_prefix, attempt, rank);
+std::string flight_record_file(int attempt, int rank) {
+  return fmt::format("{}{}.{}", flight_prefix, attempt, rank);
 }
 
 std::optional<int> attempt_of_flight_record(std::string_view name) {

@@ -47,19 +47,14 @@ struct RunDir {
   std::filesystem::path hold() const { return path / "hold"; }  ///< see src/train/loop/step_hold.hpp
 };
 
-/// Folder in the memory of a node for what a run keeps there, but for its state. The same name on every node.
-/// Like the next one it is private to the user (files::make_private_folder), its name has no spaces, and
-/// whoever looks for it needs the run directory's path alone.
-std::filesystem::path node_folder(const std::filesystem::path& run_dir);
+// Outside of it, in folders of control::PrivatePlace:
 
-/// Folder of a run's local level inside `local`, as checkpoint.local names it; "auto": /dev/shm. In it,
-/// "rank-00007.own" and, on its partner's node, "rank-00007.copy".
-std::filesystem::path local_level_folder(const std::filesystem::path& local,
-                                         const std::filesystem::path& run_dir);
+/// The memory of a node, where every user can write.
+constexpr const char* node_memory = "/dev/shm";
+/// In the local level: "rank-00007.own" and, on its partner's node, "rank-00007.copy".
 std::string local_level_file(int rank, bool copy);
-
-/// Where a rank's collectives are recorded: in node_folder(), for the agent. `attempt` 0: bare mode.
-std::filesystem::path flight_record(const std::filesystem::path& run_dir, int attempt, int rank);
+/// Where a rank's collectives are recorded: in the scratch folder of its agent.
+std::string flight_record_file(int attempt, int rank);
 /// The attempt of a flight record, by the name of its file; nothing for any other name.
 std::optional<int> attempt_of_flight_record(std::string_view name);
 

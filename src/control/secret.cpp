@@ -15,6 +15,11 @@ void start_library() {
 }
 }  // namespace
 
+void make_secret(const std::filesystem::path& file) {
+  if (!files::exists_or_fail(file))
+    files::replace_atomically(file, to_hex(random_key()) + "\n", files::for_owner);
+}
+
 Key random_key() {
   start_library();
   Key key;

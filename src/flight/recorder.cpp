@@ -42,7 +42,8 @@ FlightRecorder::FlightRecorder(const std::filesystem::path& path, int rank, int 
       places_(std::make_unique<FlightGroup[]>(groups)) {
   files::Fd file;
   if (!path.empty()) {
-    std::filesystem::remove(path);  // readers of the old file keep it open
+    std::error_code none;
+    std::filesystem::remove(path, none);  // readers of the old file keep it open
     file = files::open(path, O_RDWR | O_CREAT | O_EXCL, files::for_owner);
     if (posix_fallocate(file.get(), 0, sizeof(Memory)) != 0)
       throw Error(Exit::runtime, "cannot write the flight record " + path.string(),
@@ -63,8 +64,6 @@ FlightRecorder::~FlightRecorder() {
   std::error_code ignored;
   if (path_.empty() || failed_) return;
   std::filesystem::remove(path_, ignored);
-  std::filesystem::remove(path_.parent_path(),
-                          ignored);  // fails unless it is empty, as after a run without agents
 }
 
 int FlightRecorder::join(std::uint64_t key, std::string_view name, int size, int member) {

@@ -66,8 +66,8 @@ class FlightRecorder {
   static constexpr std::uint32_t entries = 256, groups = 64;
 
   /// Writes to a new file at `path`, replacing an old one; with an empty path to private memory. The
-  /// destructor removes the file, and the folder if nothing else is in it, unless an operation failed: the
-  /// file is then kept for diagnosis. An Error (runtime) names the path.
+  /// destructor removes the file unless an operation failed: it is then kept for diagnosis. An Error
+  /// (runtime) names the path.
   FlightRecorder(const std::filesystem::path& path, int rank, int world);
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;

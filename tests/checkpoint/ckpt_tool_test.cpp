@@ -17,6 +17,7 @@
 #include "checkpoint/index/retention.hpp"
 #include "src/base/files.hpp"
 #include "src/base/run_dir.hpp"
+#include "src/control/private_place.hpp"
 #include "src/tools/cli/ckpt_change.hpp"
 #include "tests/checkpoint/fixture.hpp"
 
@@ -270,13 +271,15 @@ TEST_F(CkptTool, tellsWhatLiesInTheLocalLevel) {
   fs::create_directory(local);
   files::replace_atomically(RunDir{run}.config(),
                             "resolved = true\n[checkpoint]\nlocal = \"" + local.string() + "\"\n");
+  control::make_secret(RunDir{run}.secret());
+  const fs::path level = control::make_private(control::local_level_place({run}, local),
+                                               control::read_secret(RunDir{run}.secret()));
   for (const int rank : {0, 1}) {
-    LocalFile file(local_level_folder(local, run) / local_level_file(rank, rank == 1),
-                   LocalIdentity{1, 2, rank, 2}, 4096, 2, false);
+    LocalFile file(level / local_level_file(rank, rank == 1), LocalIdentity{1, 2, rank, 2}, 4096, 2, false);
     file.seal(0, {{10, 100, 10, "", ""}, {1}});
     if (rank == 0) file.seal(1, {{11, 110, 11, "", ""}, {1}});
   }
-  write_file(local_level_folder(local, run) / "rank-00002.own", "not one");
+  write_file(level / "rank-00002.own", "not one");
   const auto [code, text] = output_of([&](auto& out) { return tool::ckpt_ls(run, false, out); });
   EXPECT_EQ(code, 0);
   EXPECT_THAT(text, AllOf(HasSubstr("     0   own    4.00 KiB  10, 11\n"),

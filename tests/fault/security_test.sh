@@ -58,24 +58,23 @@ case_security() {
   nothing_stays
   names_are_taken "$names"
 }
-# names_are_taken NAMES: the other user has seen what a run calls its folders in the memory of its nodes, and makes them on an
-# active node, open to everybody, before the run begins anew.
+# names_are_taken NAMES: the other user has seen what a run calls its folders in the memory of its nodes, and makes them on two
+# nodes, open to everybody, before the run goes on.
 names_are_taken() {
-  local node name trap
+  local node name trap step
   node=$(nth 1) trap=$(nth 2)
-  rm -rf "${home:?}/security"
   check "it had folders in the memory of its nodes" at_least "$(wc -w <<<"$1")" 2
   for name in $1; do
     check "another user makes $name" intruder "$node" sh -c "mkdir -p /dev/shm/$name && chmod 0777 /dev/shm/$name"
     check "or a link of that name" intruder "$trap" sh -c "mkdir -p /dev/shm/mine && chmod 0777 /dev/shm/mine && ln -sfn /dev/shm/mine /dev/shm/$name"
   done
+  step=$(last_step "$run")
   start security --set train.steps=1000000
-  trains_to 10
-  check "nodes where the names are taken do not train" denied holds "$(placement "$run")" "$node"
-  check "nor do those with links" denied holds "$(placement "$run")" "$trap"
-  check "the agent says why" holds "$(cat "$home/$run/logs/agent-$node.log")" "is not private: a folder of user"
-  check "and what is there" holds "$(cat "$home/$run/logs/agent-$trap.log")" "is not private: a link of user"
-  check "nothing was put there" equal "$(on "$node" find $(printf '/dev/shm/%s ' $1) -mindepth 1; on "$trap" find /dev/shm/mine -mindepth 1)" ""
+  trains_to $((step + 10))
+  check "nodes where the names are taken train" holds "$(placement "$run")" "$node"
+  check "so do those with links" holds "$(placement "$run")" "$trap"
+  check "under names of their own" at_least "$(on "$node" find /dev/shm -maxdepth 1 -name 'holdfast-*' -user 61000 | wc -l)" 2
+  check "nothing was put into the others" equal "$(on "$node" find $(printf '/dev/shm/%s ' $1) -mindepth 1; on "$trap" find /dev/shm/mine -mindepth 1)" ""
   check "it is told to end" mini exec holdfast ctl "/shared/home/$run" stop
   ends_as stopped 93
   on "$node" rm -rf $(printf '/dev/shm/%s ' $1)

@@ -65,6 +65,7 @@ void AgentProcess::begin(World& world, Node& node) {
                            .config = world.config,
                            .cluster = {},
                            .secret = world.secret,
+                           .local_level = {},
                            .signs = signs},
       [this, &world](int) {
         left = true;

@@ -8,12 +8,13 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
+#include <memory>
 #include <numeric>
+#include <sstream>
 #include <thread>
 
 #include "src/base/clock.hpp"
-#include "src/base/run_dir.hpp"
-#include "src/flight/recorder.hpp"
+#include "src/flight/memory.hpp"
 #include "tests/train/training_fixture.hpp"
 
 namespace holdfast::train {
@@ -76,15 +77,34 @@ class FrozenStorage : public TrainingFixture {
     }
     return false;
   }
-  /// Collectives that rank 0 has begun: in the memory of this machine, not on the storage.
-  std::uint64_t collectives() const {
-    const auto record = flight::read_flight_record(flight_record(storage() + "/run", 0, 0));
-    return record && !record->entries.empty() ? record->entries.back().ordinal : 0;
+  /// Collectives that a rank has begun, by the flight record in its memory: nothing is asked of the storage.
+  std::uint64_t collectives() {
+    const std::string process = "/proc/" + std::to_string(ranks_.front());
+    const files::Fd memory = files::open(process + "/mem", O_RDONLY);
+    const auto record = std::make_unique<flight::FlightMemory>();
+    const auto read = [&](std::uint64_t at) {
+      return ::pread(memory.get(), static_cast<void*>(record.get()), sizeof *record,
+                     static_cast<off_t>(at)) == static_cast<ssize_t>(sizeof *record) &&
+             record->magic == flight::FlightMemory::right_magic && record->bytes == sizeof *record;
+    };
+    std::ifstream maps(process + "/maps");
+    for (std::string line; record_at_ == 0 && std::getline(maps, line);) {
+      std::uint64_t begin = 0, end = 0;
+      char dash = 0;
+      std::istringstream(line) >> std::hex >> begin >> dash >> end;
+      if (line.find(" rw-p ") == std::string::npos) continue;
+      for (std::uint64_t at = begin; record_at_ == 0 && at + sizeof *record <= end; at += 4096)
+        if (read(at)) record_at_ = at;
+    }
+    if (record_at_ == 0 || !read(record_at_)) return 0;
+    const auto entries = flight::decode(*record, *record).entries;
+    return entries.empty() ? 0 : entries.back().ordinal;
   }
   std::size_t lines() const { return metrics("storage/run").size(); }
 
   bool mounted_ = false, frozen_ = false;
   pid_t thawer_ = 0, mpirun_ = 0;
+  std::uint64_t record_at_ = 0;
   std::vector<pid_t> ranks_;
 };
 

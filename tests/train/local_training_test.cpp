@@ -12,6 +12,7 @@
 #include "checkpoint/index/manifest.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/config/load.hpp"
+#include "src/control/private_place.hpp"
 #include "src/shard/mesh.hpp"
 #include "src/train/local/local_identity.hpp"
 #include "tests/train/training_fixture.hpp"
@@ -28,6 +29,12 @@ class LocalTraining : public TrainingFixture {
   Sets with_local(Sets sets) const {
     sets.push_back("checkpoint.local=" + path("local"));
     return sets;
+  }
+  /// Where the ranks of this run have their snapshots.
+  std::filesystem::path local_level(const std::string& dir) const {
+    const RunDir run{folder_ / dir};
+    const auto place = control::local_level_place(run, path("local"));
+    return control::find_private(place, control::read_secret(run.secret())).value_or("");
   }
   static std::vector<std::int64_t> numbers(const std::string& text, const std::string& pattern) {
     std::smatch match;
@@ -73,7 +80,6 @@ TEST_F(LocalTraining, ARunThatLosesAReplicaGoesOnFromSnapshotsWithTheSameBits) {
       train(1, "whole", {"train.steps=60", "train.global_batch=24", "train.lanes=6", "checkpoint.every=0"})
           .status,
       0);
-  const auto folder = local_level_folder(path("local"), folder_ / "run");
   for (const auto& [world, until] : {std::pair{6, 5}, {4, 15}, {6, 25}}) {
     std::thread killer([&] { kill_when("run", until); });
     const Finished cut = train(world, "run", sets);
@@ -82,9 +88,11 @@ TEST_F(LocalTraining, ARunThatLosesAReplicaGoesOnFromSnapshotsWithTheSameBits) {
     if (until > 5) {
       EXPECT_NE(cut.err.find("training resumes from snapshots of step"), std::string::npos) << cut.err;
     }
+    const auto folder = local_level("run");
     EXPECT_EQ(std::filesystem::exists(folder / local_level_file(5, false)), world == 6);
   }
   // What was on the nodes of the replica that is gone is enough, too.
+  const auto folder = local_level("run");
   for (const int rank : {0, 1, 2, 3}) std::filesystem::remove(folder / local_level_file(rank, false));
   const Finished rest = train(4, "run", sets);
   ASSERT_EQ(rest.status, 0) << rest.err;
@@ -199,7 +207,7 @@ TEST_F(LocalTraining, AKilledRunLeavesACommonStepAndGoesOnFromThere) {
     const auto finished = lines(dir);
     ASSERT_GE(finished, 5);
 
-    const auto folder = local_level_folder(path("local"), folder_ / dir);
+    const auto folder = local_level(dir);
     const LocalRun run = local_run_of(
         config::load((folder_ / dir / "config.toml").string()).config, config::load_model(path("model.toml")),
         shard::mesh_of(config::Strategy::full_shard, 0, world, world, 0), "", "");

@@ -53,6 +53,7 @@ Agent::Agent(Loop& loop, NodeSystem& system, std::shared_ptr<slurm::Cluster> slu
       system_(system),
       run_(std::move(in.run)),
       scratch_(std::move(in.scratch)),
+      local_level_(std::move(in.local_level)),
       node_(scratch_.node),
       roster_(std::move(in.roster)),
       index_(roster_.node_called(node_)),
@@ -61,7 +62,7 @@ Agent::Agent(Loop& loop, NodeSystem& system, std::shared_ptr<slurm::Cluster> slu
       cluster_(std::move(in.cluster)),
       secret_(in.secret),
       spool_(loop, scratch_, run_),
-      flights_(run_.path, config_.supervise),
+      flights_(scratch_.folder, config_.supervise),
       reader_(loop),
       slurm_(slurm),
       slurm_asker_(loop),
@@ -93,9 +94,8 @@ Agent::~Agent() = default;
 
 void Agent::open_scratch() {
   files::make_private_folder(scratch_.folder);
-  if (const auto& local = config_.checkpoint.local; local != "none")
-    files::make_private_folder(local_level_folder(local, run_.path));
-  claim_ = claim_scratch(scratch_, run_, config_.checkpoint.local);
+  if (!local_level_.empty()) files::make_private_folder(local_level_);
+  claim_ = claim_scratch(scratch_, run_, local_level_);
   local_.reset();  // its path is free for the next one
   local_ =
       loop_.listen({scratch_.socket(), secret_, [this](ChannelPtr channel) { accept(std::move(channel)); }});
@@ -225,7 +225,7 @@ void Agent::leave(int code, bool at_once) {
     if (!spool_.empty() && now < *logs_limit) return spool_.copy();
     system_.remove_flight_records(INT32_MAX);
     claim_.reset();
-    if (remove_scratch(scratch_)) remove_local_level(run_, config_.checkpoint.local);
+    if (remove_scratch(scratch_)) remove_local_level(local_level_);
     ended_(code);
   });
 }

@@ -44,6 +44,7 @@ struct AgentInput {
   config::RunConfig config;
   config::ClusterFacts cluster;
   control::Key secret;
+  std::filesystem::path local_level;  ///< its folder on this node; empty: there is none
   SignPlaces signs;
 };
 
@@ -147,6 +148,7 @@ class Agent {
   NodeSystem& system_;
   RunDir run_;
   Scratch scratch_;
+  std::filesystem::path local_level_;
   std::string node_;
   Roster roster_;
   int index_;  ///< of this node in the roster

@@ -366,6 +366,7 @@ void Agent::start_rank(int number) {
              order.master_port,
              order.trusted_step,
              order.durable_steps};
+  at.local_level = local_level_;
   give_buffers(at, order);
   Command command = attempt_command(config_.rank.command, order);
   command.block_sigterm = own_trainer(config_.rank);  // the agent tells it to end

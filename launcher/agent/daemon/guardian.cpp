@@ -98,21 +98,22 @@ void pass_on(int signal, siginfo_t* from, void*) {
 }
 
 /// Goes on as the copy of this program in the node's memory.
-void run_resident(const Scratch& scratch, const RunDir& run, const std::string& node) {
+void run_resident(const Scratch& scratch, const RunDir& run) {
   const auto program = make_resident(scratch, run);
   if (program == this_program()) return;
   name_installed_program();
   const std::string dir = run.path.string();
-  ::execl(program.c_str(), program.c_str(), "agent", dir.c_str(), "--node", node.c_str(), nullptr);
+  ::execl(program.c_str(), program.c_str(), "agent", dir.c_str(), "--node", scratch.node.c_str(), "--scratch",
+          scratch.folder.c_str(), nullptr);
   throw system_error("cannot run " + program.string(), errno);
 }
 
 /// SLURM gave this step a file on shared storage for what it logs.
-void log_to_memory(const Scratch& scratch, const RunDir& run, const std::string& node) {
+void log_to_memory(const Scratch& scratch, const RunDir& run) {
   struct stat info {};
   if (::fstat(STDERR_FILENO, &info) != 0 || !S_ISREG(info.st_mode)) return;
   const files::Fd log =
-      files::open(spooled(scratch, run, agent_log(run, node)), O_WRONLY | O_CREAT | O_APPEND);
+      files::open(spooled(scratch, run, agent_log(run, scratch.node)), O_WRONLY | O_CREAT | O_APPEND);
   ::dup2(log.get(), STDOUT_FILENO);
   ::dup2(log.get(), STDERR_FILENO);
 }
@@ -145,7 +146,7 @@ std::optional<GpuJobMapping> map_gpus(const Scratch& scratch, const RunDir& run)
 
 }  // namespace
 
-int guard(const RunDir& run, const std::string& node) {
+int guard(const RunDir& run, const Scratch& scratch) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   find_ancestors();
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCONT}) {
@@ -158,15 +159,14 @@ int guard(const RunDir& run, const std::string& node) {
   sigemptyset(&awaited);
   for (const int signal : {SIGCHLD, liveness()}) sigaddset(&awaited, signal);
   sigprocmask(SIG_BLOCK, &awaited, nullptr);
-  const Scratch scratch = scratch_of(run, node);
   files::make_private_folder(scratch.folder);
   // The locks are held between two agents too.
   const files::Fd claim = hold_scratch(scratch), alone = hold_node(scratch);
   const bool reaches_slurm = slurm::find_tools();
   name_python_folder();
-  run_resident(scratch, run, node);
+  run_resident(scratch, run);
   raise_descriptor_limit();  // here, as the limit lasts through run_resident()
-  log_to_memory(scratch, run, node);
+  log_to_memory(scratch, run);
   if (!reaches_slurm)
     log::warn(
         "SLURM's tools are not in PATH here: nobody queues the job again or ends it when the batch host "
@@ -182,7 +182,8 @@ int guard(const RunDir& run, const std::string& node) {
   std::deque<Clock::time_point> starts;
   for (;;) {
     Command agent;
-    agent.argv = {this_program().string(), "agent", run.path.string(), "--node", node, "--serve"};
+    agent.argv = {this_program().string(), "agent",  run.path.string(), "--node", scratch.node, "--scratch",
+                  scratch.folder.string(), "--serve"};
     agent.die_with_parent = true;
     const Launched process = launch(agent);
     serving = process.pid;

@@ -4,8 +4,7 @@
 // children of the guardian, so the loss of the agent (and of the leader in it) never ends healthy training.
 #include <signal.h>
 
-#include <string>
-
+#include "launcher/agent/ranks/scratch.hpp"
 #include "src/base/run_dir.hpp"
 
 namespace holdfast::launcher {
@@ -18,7 +17,7 @@ inline int slurms_sigterm() { return SIGRTMIN; }
 /// Returns the serving agent's exit code once it has ended on purpose. A dead one (ended by a signal) is
 /// replaced, at most ten times a minute; so is one whose loop has stood still for stuck_agent_s. An agent
 /// does not outlive its guardian.
-int guard(const RunDir& run, const std::string& node);
+int guard(const RunDir& run, const Scratch& scratch);
 /// Called by the serving agent from its loop, more often than once a second from the first time on; `over`:
 /// no more, because it ends. Liveness is told by a signal with a value.
 void tell_guardian(pid_t guardian, bool over = false);

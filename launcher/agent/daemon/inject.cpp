@@ -40,9 +40,9 @@ std::optional<AgentFault> agent_fault_called(const std::string& fault) {
   return std::nullopt;
 }
 
-void inject_at_node(const control::Inject& fault, NodeSystem& node, const RunDir& run,
-                    const std::string& local) {
-  if (fault.fault == "drop_local") return remove_local_level(run, local);
+void inject_at_node(const control::Inject& fault, NodeSystem& node,
+                    const std::filesystem::path& local_level) {
+  if (fault.fault == "drop_local") return remove_local_level(local_level);
   if (fault.fault == "kill_node") return kill_node(node);
   if (fault.fault == "kill_agent") ::kill(::getpid(), SIGKILL);
   if (fault.fault == "freeze_agent") {

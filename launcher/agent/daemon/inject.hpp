@@ -17,7 +17,6 @@
 #include <string>
 
 #include "launcher/agent/ranks/node_system.hpp"
-#include "src/base/run_dir.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
@@ -30,8 +29,7 @@ struct AgentFault {
 /// Nothing: not a fault that an agent injects; perhaps one that a rank injects into itself.
 std::optional<AgentFault> agent_fault_called(const std::string& fault);
 
-/// Injects a fault that is not in a rank. May not return. `local`: checkpoint.local.
-void inject_at_node(const control::Inject& fault, NodeSystem& node, const RunDir& run,
-                    const std::string& local);
+/// Injects a fault that is not in a rank. May not return. `local_level`: its folder; empty: none.
+void inject_at_node(const control::Inject& fault, NodeSystem& node, const std::filesystem::path& local_level);
 
 }  // namespace holdfast::launcher

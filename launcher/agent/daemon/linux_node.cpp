@@ -18,21 +18,22 @@
 
 namespace holdfast::launcher {
 
-LinuxNode::LinuxNode(control::RealLoop& loop, RunDir run, std::string node, pid_t guardian,
-                     const config::RunConfig& config, const config::ClusterFacts& cluster,
+LinuxNode::LinuxNode(control::RealLoop& loop, RunDir run, Scratch scratch, std::filesystem::path local_level,
+                     pid_t guardian, const config::RunConfig& config, const config::ClusterFacts& cluster,
                      const Roster& roster, const control::Key& secret)
     : loop_(loop),
       run_(std::move(run)),
-      node_(std::move(node)),
+      scratch_(std::move(scratch)),
+      node_(scratch_.node),
       guardian_(guardian),
-      local_(config.checkpoint.local),
+      local_level_(std::move(local_level)),
       children_(loop),
       checker_(loop, run_, cluster, config.rank, roster.ranks_per_node),
       outside_(loop, run_, node_) {
-  if (config::own_trainer(config.rank) || local_ == "none") return;  // our trainer has buffers of its own
+  if (config::own_trainer(config.rank) || local_level_.empty()) return;  // our trainer has buffers of its own
   try {
     const Roster::Node& here = roster.nodes.at(as_size(roster.node_called(node_)));
-    mover_ = std::make_unique<Mover>(loop, buffers_folder(local_, run_, node_), secret,
+    mover_ = std::make_unique<Mover>(loop, buffers_folder(local_level_, node_), secret,
                                      mover_ports_to_try(here.port, here.ports, taken_ports()));
   } catch (const std::exception& error) {
     log::warn("programs have no snapshot buffers on this node: {}", error.what());
@@ -74,7 +75,9 @@ control::Loop::Handle LinuxNode::why_left(std::vector<RunProcess> left,
   return look_why_left(loop_, std::move(left), std::move(done));
 }
 
-void LinuxNode::remove_flight_records(int attempt) { launcher::remove_flight_records(run_.path, attempt); }
+void LinuxNode::remove_flight_records(int attempt) {
+  launcher::remove_flight_records(scratch_.folder, attempt);
+}
 
 int LinuxNode::free_port(int first) const { return find_free_port(first); }
 
@@ -82,6 +85,6 @@ void LinuxNode::replace_agent() { ::kill(::getpid(), SIGKILL); }
 
 void LinuxNode::tell_guardian(bool over) { launcher::tell_guardian(guardian_, over); }
 
-void LinuxNode::inject(const control::Inject& fault) { inject_at_node(fault, *this, run_, local_); }
+void LinuxNode::inject(const control::Inject& fault) { inject_at_node(fault, *this, local_level_); }
 
 }  // namespace holdfast::launcher

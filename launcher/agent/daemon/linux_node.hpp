@@ -4,16 +4,17 @@
 #include "launcher/agent/mover/mover.hpp"
 #include "launcher/agent/ranks/children.hpp"
 #include "launcher/agent/ranks/node_system.hpp"
+#include "launcher/agent/ranks/scratch.hpp"
 #include "launcher/supervise/roster.hpp"
 
 namespace holdfast::launcher {
 
 class LinuxNode final : public NodeSystem {
  public:
-  /// `guardian`: the pid of the agent's; 0: there is none.
-  LinuxNode(control::RealLoop& loop, RunDir run, std::string node, pid_t guardian,
-            const config::RunConfig& config, const config::ClusterFacts& cluster, const Roster& roster,
-            const control::Key& secret);
+  /// `local_level`: its folder; empty: there is none. `guardian`: the pid of the agent's; 0: there is none.
+  LinuxNode(control::RealLoop& loop, RunDir run, Scratch scratch, std::filesystem::path local_level,
+            pid_t guardian, const config::RunConfig& config, const config::ClusterFacts& cluster,
+            const Roster& roster, const control::Key& secret);
 
   pid_t start(Command command, ChildHooks hooks) override;
   void watch(pid_t pid, std::function<void()> ended) override { children_.watch(pid, std::move(ended)); }
@@ -47,9 +48,10 @@ class LinuxNode final : public NodeSystem {
  private:
   control::RealLoop& loop_;
   RunDir run_;
+  Scratch scratch_;
   std::string node_;
   pid_t guardian_;
-  std::string local_;  ///< checkpoint.local
+  std::filesystem::path local_level_;
   std::unique_ptr<Mover> mover_;
   Children children_;
   std::map<pid_t, RunProcess> beginning_;  ///< what becomes of processes: by it they can be ended before

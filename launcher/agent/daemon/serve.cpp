@@ -9,13 +9,14 @@
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/load.hpp"
-#include "src/control/secret.hpp"
+#include "src/control/private_place.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
-AgentInput read_input(const RunDir& run, const std::string& node) {
-  AgentInput in{run, scratch_of(run, node), {}, {}, {}, {}, {}};
+AgentInput read_input(const RunDir& run, const Scratch& scratch) {
+  const std::string& node = scratch.node;
+  AgentInput in{run, scratch, {}, {}, {}, {}, {}, {}};
   const RunDir settings = settings_of(in.scratch, run);
   in.roster = read_roster(settings);
   if (in.roster.node_called(node) < 0)
@@ -24,16 +25,18 @@ AgentInput read_input(const RunDir& run, const std::string& node) {
   in.cluster = config::load_cluster(settings.cluster().string());
   if (in.config.supervise.ledger.empty()) in.config.supervise.ledger = in.cluster.ledger;
   in.secret = control::read_secret(settings.secret());
+  if (const auto& local = in.config.checkpoint.local; local != "none")
+    in.local_level = control::make_private(control::local_level_place(run, local), in.secret);
   in.signs = sign_places(run, node, in.config, in.cluster);
   return in;
 }
 
 }  // namespace
 
-int serve(const RunDir& run, const std::string& node, pid_t guardian) {
-  const AgentInput in = read_input(run, node);
+int serve(const RunDir& run, const Scratch& scratch, pid_t guardian) {
+  const AgentInput in = read_input(run, scratch);
   control::RealLoop loop;
-  LinuxNode system(loop, run, node, guardian, in.config, in.cluster, in.roster, in.secret);
+  LinuxNode system(loop, run, scratch, in.local_level, guardian, in.config, in.cluster, in.roster, in.secret);
   int exit_code = 0;
   Agent agent(loop, system, std::make_shared<slurm::ClusterCli>(), in, [&](int code) {
     exit_code = code;
@@ -42,7 +45,7 @@ int serve(const RunDir& run, const std::string& node, pid_t guardian) {
   sweep_node(in.scratch);
   const auto signals =
       loop.on_signals({SIGTERM, SIGINT, slurms_sigterm()}, [&agent](int signal) { agent.signalled(signal); });
-  log::info("serving {} as node {} of {}", run.path.string(), in.roster.node_called(node),
+  log::info("serving {} as node {} of {}", run.path.string(), in.roster.node_called(scratch.node),
             in.roster.nodes.size());
   loop.run();
   return exit_code;

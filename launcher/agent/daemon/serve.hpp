@@ -1,6 +1,7 @@
 #pragma once
-#include <string>
+#include <sys/types.h>
 
+#include "launcher/agent/ranks/scratch.hpp"
 #include "src/base/run_dir.hpp"
 
 namespace holdfast::launcher {
@@ -9,6 +10,6 @@ namespace holdfast::launcher {
 /// leader to drain and stop the run; a second signal, or the end of the drain's time, ends this agent alone
 /// (128 + signal). Throws Error when the run directory is unusable, or another agent of this run runs on the
 /// node. `guardian`: its pid; 0: there is none.
-int serve(const RunDir& run, const std::string& node, pid_t guardian);
+int serve(const RunDir& run, const Scratch& scratch, pid_t guardian);
 
 }  // namespace holdfast::launcher

@@ -64,8 +64,8 @@ std::string text_or_nothing(const fs::path& path) {
 
 }  // namespace
 
-fs::path buffers_folder(const std::string& local, const RunDir& run, const std::string& node) {
-  return local_level_folder(local, run.path) / ("buffers-" + node);
+fs::path buffers_folder(const fs::path& local_level, const std::string& node) {
+  return local_level / ("buffers-" + node);
 }
 
 struct Mover::State {

@@ -20,8 +20,8 @@
 
 namespace holdfast::launcher {
 
-/// The folder of this node's snapshot buffers. `local`: checkpoint.local, not "none".
-std::filesystem::path buffers_folder(const std::string& local, const RunDir& run, const std::string& node);
+/// The folder of this node's snapshot buffers.
+std::filesystem::path buffers_folder(const std::filesystem::path& local_level, const std::string& node);
 
 /// Threads for work on the states of ranks: that of one rank is done in order, one after the other, and that
 /// of a node's ranks at once.

@@ -31,7 +31,7 @@ std::vector<control::RankFlight> Flights::report(const LocalRanks& ranks, int at
     if (!reports(rank, attempt)) continue;
     control::RankFlight flight{number, attempt, 0, {}};
     flight.silent_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - *rank.heard).count();
-    if (auto record = flight::read_flight_record(flight_record(run_dir_, attempt, number));
+    if (auto record = flight::read_flight_record(folder_ / flight_record_file(attempt, number));
         record && record->rank == number)
       flight.groups = std::move(record->groups);
     out.push_back(std::move(flight));
@@ -39,8 +39,7 @@ std::vector<control::RankFlight> Flights::report(const LocalRanks& ranks, int at
   return out;
 }
 
-void remove_flight_records(const std::filesystem::path& run_dir, int attempt) {
-  const auto folder = node_folder(run_dir);
+void remove_flight_records(const std::filesystem::path& folder, int attempt) {
   for (const auto& name : files::list(folder)) {
     const auto of = attempt_of_flight_record(name);
     std::error_code ignored;  // files of others stay

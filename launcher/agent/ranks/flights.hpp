@@ -14,10 +14,10 @@ namespace holdfast::launcher {
 
 class Flights {
  public:
-  /// A rank without progress may be hung after hang_floor_s, or step_s where that is less: the leader, which
-  /// knows the pace, must have its report by then.
-  Flights(std::filesystem::path run_dir, const config::Supervise& limits)
-      : run_dir_(std::move(run_dir)), limit_(std::min(limits.hang_floor_s, limits.step_s)) {}
+  /// `folder`: the scratch folder. A rank without progress may be hung after hang_floor_s, or step_s where
+  /// that is less: the leader, which knows the pace, must have its report by then.
+  Flights(std::filesystem::path folder, const config::Supervise& limits)
+      : folder_(std::move(folder)), limit_(std::min(limits.hang_floor_s, limits.step_s)) {}
 
   /// Reports on the live ranks of `attempt` for the leader: none while all of them make progress, all of them
   /// once a second when one has made none for more than half of the limit. Ranks that never report (other
@@ -25,12 +25,12 @@ class Flights {
   std::vector<control::RankFlight> report(const LocalRanks& ranks, int attempt, Clock::time_point now);
 
  private:
-  std::filesystem::path run_dir_;
+  std::filesystem::path folder_;
   std::chrono::seconds limit_;
   Clock::time_point next_{};
 };
 
-/// Removes the flight records of a run's attempts below `attempt` from this node.
-void remove_flight_records(const std::filesystem::path& run_dir, int attempt);
+/// Removes the flight records of attempts below `attempt` from the scratch folder.
+void remove_flight_records(const std::filesystem::path& folder, int attempt);
 
 }  // namespace holdfast::launcher

@@ -50,7 +50,7 @@ class NodeSystem {
   /// As OutsideLook::look().
   virtual bool look_outside(int attempt, std::vector<WatchedRank> ranks,
                             std::function<void(const Growths&)> then) = 0;
-  /// As remove_flight_records(), of this run.
+  /// As remove_flight_records(), of the scratch folder.
   virtual void remove_flight_records(int attempt) = 0;
   /// What keeps snapshot buffers on this node (launcher/agent/mover); null: nothing does.
   virtual Mover* mover() { return nullptr; }

@@ -13,11 +13,10 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/control/private_place.hpp"
 
 namespace holdfast::launcher {
 namespace fs = std::filesystem;
-
-Scratch scratch_of(const RunDir& run, const std::string& node) { return {node_folder(run.path), node}; }
 
 namespace {
 
@@ -60,18 +59,18 @@ files::Fd hold_node(const Scratch& scratch) {
   return lock;
 }
 
-files::Fd claim_scratch(const Scratch& scratch, const RunDir& run, const std::string& local) {
+files::Fd claim_scratch(const Scratch& scratch, const RunDir& run, const fs::path& local_level) {
   files::Fd claim = hold_scratch(scratch);
   // Always the same text: agents of one run may write it at the same time.
-  const std::string text = run.path.string() + "\n" + local + "\n";
+  const std::string text = run.path.string() + "\n" + local_level.string() + "\n";
   files::write_all(claim.get(), text.data(), text.size(), 0, scratch.claim());
   return claim;
 }
 
 void sweep_node(const Scratch& own) {
-  const std::string prefix = "holdfast-" + std::to_string(::getuid()) + "-";
-  for (const auto& name : files::list("/dev/shm")) {
-    const Scratch other{fs::path("/dev/shm") / name, ""};
+  const std::string prefix = control::scratch_stem();
+  for (const auto& name : files::list(node_memory)) {
+    const Scratch other{fs::path(node_memory) / name, ""};
     // The name alone proves nothing: any user may have created it.
     if (!name.starts_with(prefix) || other.folder == own.folder || !files::is_private_folder(other.folder))
       continue;
@@ -79,12 +78,12 @@ void sweep_node(const Scratch& own) {
       const files::Fd claim = foreign_claim(other);
       if (::flock(claim.get(), LOCK_EX | LOCK_NB) != 0) continue;  // it is in use
       std::istringstream text(text_of_claim(claim));
-      std::string path, local;
-      if (!std::getline(text, path) || !std::getline(text, local)) continue;
+      std::string path, local_level;
+      if (!std::getline(text, path) || !std::getline(text, local_level)) continue;
       const RunDir run{path};
       if (lives_here(run)) continue;
       log::info("removing files that {} left on this node", path);
-      remove_local_level(run, local);
+      if (control::is_called_local_level(local_level)) remove_local_level(local_level);
       fs::remove_all(other.folder);
     } catch (const std::exception&) {  // it is not ours, or another process is creating or removing it
     }
@@ -108,9 +107,8 @@ bool remove_scratch(const Scratch& scratch) {
   return true;
 }
 
-void remove_local_level(const RunDir& run, const std::string& local) {
-  if (local == "none") return;
-  const fs::path folder = local_level_folder(local, run.path);
+void remove_local_level(const fs::path& folder) {
+  if (folder.empty()) return;
   std::error_code error;
   fs::remove_all(folder, error);
   if (error) log::warn("cannot remove {}: {}", folder.string(), error.message());

@@ -8,7 +8,7 @@
 
 namespace holdfast::launcher {
 
-/// `folder`: node_folder() of the run (run_dir.hpp), made by files::make_private_folder().
+/// `folder`: of control::scratch_place().
 struct Scratch {
   std::filesystem::path folder;
   std::string node;
@@ -32,15 +32,15 @@ struct Scratch {
   }
 };
 
-Scratch scratch_of(const RunDir& run, const std::string& node);
 /// Where to read the run's settings: the copies, or where there are none `run`.
 RunDir settings_of(const Scratch& scratch, const RunDir& run);
 /// A shared lock: the folder is in use while the descriptor is open.
 files::Fd hold_scratch(const Scratch& scratch);
 /// Only one guardian on the node holds this; throws Error (transient) when another one does.
 files::Fd hold_node(const Scratch& scratch);
-/// As hold_scratch(), and writes into the folder which run it belongs to. `local`: checkpoint.local.
-files::Fd claim_scratch(const Scratch& scratch, const RunDir& run, const std::string& local);
+/// As hold_scratch(), and writes into the folder which run it belongs to. `local_level`: its folder on this
+/// node; empty: there is none.
+files::Fd claim_scratch(const Scratch& scratch, const RunDir& run, const std::filesystem::path& local_level);
 /// Removes files of this user's other runs from the memory of this node, for runs that were killed: scratch
 /// folder and local level of every run without a lock of an agent and without a process.
 void sweep_node(const Scratch& own);
@@ -48,8 +48,8 @@ void sweep_node(const Scratch& own);
 /// false.
 bool remove_scratch(const Scratch& scratch);
 
-/// Removes the run's local level from this node: else it would occupy the memory of the next job. `local`:
-/// checkpoint.local. Files of other runs are not touched.
-void remove_local_level(const RunDir& run, const std::string& local);
+/// Removes a run's local level from this node: else it would occupy the memory of the next job. Does nothing
+/// with an empty path.
+void remove_local_level(const std::filesystem::path& folder);
 
 }  // namespace holdfast::launcher

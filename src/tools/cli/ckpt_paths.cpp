@@ -11,10 +11,12 @@
 #include "checkpoint/index/patience.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/base/units.hpp"
 #include "src/config/load.hpp"
+#include "src/control/private_place.hpp"
 #include "src/tools/cli/interrupt.hpp"
 #include "src/tools/cli/progress.hpp"
 
@@ -49,6 +51,12 @@ fs::path local_of(const RunDir& run) {
   } catch (const Error&) {  // of another version: where it is by default, then
   }
   return local == "none" ? fs::path() : fs::path(local);
+}
+
+std::optional<fs::path> find_place(const control::PrivatePlace& place) try {
+  return control::find_private(place, control::read_secret(place.run.secret()));
+} catch (const Error&) {  // there is no secret, or it is not this user's to read
+  return std::nullopt;
 }
 
 }  // namespace
@@ -107,8 +115,9 @@ std::optional<RunDir> run_of(const fs::path& checkpoints) {
 std::optional<LocalFolder> local_folder_of(const RunDir& run) {
   const fs::path local = local_of(run);
   if (local.empty()) return {};
-  LocalFolder folder{local_level_folder(local, run.path), {}};
-  if (!is_folder(folder.path)) return {};
+  const auto place = find_place(control::local_level_place(run, local));
+  if (!place) return {};
+  LocalFolder folder{*place, {}};
   for (const std::string& name : files::list_or_fail(folder.path)) {
     auto outline = checkpoint::outline_of(folder.path / name);
     if (!outline) continue;

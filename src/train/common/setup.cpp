@@ -10,6 +10,7 @@
 #include "src/base/files.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/shown.hpp"
+#include "src/control/secret.hpp"
 #include "src/train/common/agree.hpp"
 
 namespace holdfast::train {
@@ -79,6 +80,7 @@ void claim_run_directory(Setup& setup, comm::Communicator& world) {
       throw system_error("cannot make the run directory " + setup.dir.path.string(), failure.value());
     files::close_folder(setup.dir.path);
     take_lock(setup.dir);
+    control::make_secret(setup.dir.secret());
     try {
       if (files::exists_or_fail(setup.dir.config())) setup.earlier = config::load(setup.dir.config()).config;
     } catch (const Error&) {  // of another version

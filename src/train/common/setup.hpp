@@ -42,8 +42,8 @@ Setup read_setup(const Arguments& arguments, const Place& place);
 void settle_arithmetic(Setup& setup, bool on_gpu);
 
 /// Bare mode, collective: rank 0 makes the run directory, takes its lock for the life of the process (two
-/// runs in one directory would overwrite each other) and writes the resolved settings into it. Under an
-/// agent: nothing to do. The lock is given back when the process ends.
+/// runs in one directory would overwrite each other) and writes a secret and the resolved settings into it.
+/// Under an agent: nothing to do. The lock is given back when the process ends.
 void claim_run_directory(Setup& setup, comm::Communicator& world);
 
 }  // namespace holdfast::train

@@ -1,20 +1,29 @@
 #include "src/train/local/local_level.hpp"
 
 #include "src/base/files.hpp"
+#include "src/base/log.hpp"
 #include "src/config/snapshot_buffers.hpp"
+#include "src/control/private_place.hpp"
 #include "src/train/local/partner_plan.hpp"
 
 namespace holdfast::train {
 
 std::optional<std::filesystem::path> local_folder_of(const Setup& setup) {
   const std::string& local = setup.config.checkpoint.local;
-  if (local == "none" || (local == "auto" && !setup.place.agent)) return std::nullopt;
-  return local_level_folder(local, setup.dir.path);
+  if (const auto& agent = setup.place.agent)
+    return agent->local_level.empty() ? std::nullopt : std::optional(agent->local_level);
+  if (local == "none" || local == "auto") return std::nullopt;
+  return control::make_private(control::local_level_place(setup.dir, local),
+                               control::read_secret(setup.dir.secret()));
 }
 
 void remove_local_folder(const Setup& setup) noexcept {
-  std::error_code ignored;  // another rank of the node removes it as well
-  if (const auto folder = local_folder_of(setup)) std::filesystem::remove_all(*folder, ignored);
+  try {
+    std::error_code ignored;  // another rank of the node removes it as well
+    if (const auto folder = local_folder_of(setup)) std::filesystem::remove_all(*folder, ignored);
+  } catch (const std::exception& error) {
+    log::warn("the local level stays on this node: {}", error.what());
+  }
 }
 
 checkpoint::LocalFile open_local_file(const Setup& setup, const LocalRun& run,

@@ -9,8 +9,8 @@
 
 namespace holdfast::train {
 
-/// The folder that holds the local files of this run on every node, by checkpoint.local and where this rank
-/// is; nothing: there is no local level.
+/// The folder that holds the local files of this run on this node: that of the agent; without one it is made
+/// here, by the secret in the run directory. Nothing: there is no local level. Throws Error.
 std::optional<std::filesystem::path> local_folder_of(const Setup& setup);
 /// Removes that folder, for a run that is over. Never throws.
 void remove_local_folder(const Setup& setup) noexcept;

@@ -81,12 +81,12 @@ void leave_within(std::chrono::seconds limit, int code, const device::Device& de
   }).detach();
 }
 
-/// Without a place for it, this process alone can read its record.
-void record_flight(comm::MpiSession& session, const RunDir& dir, int attempt) {
+/// For the agent. Where it cannot be recorded, and without agents, this process alone can read its record.
+void record_flight(comm::MpiSession& session, const RankEnv& agent) {
   try {
-    files::make_private_folder(node_folder(dir.path));
-    session.record_flight(flight_record(dir.path, attempt, session.rank()));
-  } catch (const Error& error) {
+    session.record_flight(agent.agent_socket.parent_path() /
+                          flight_record_file(agent.attempt, session.rank()));
+  } catch (const std::exception& error) {
     log::warn("the collectives of this rank cannot be shown if it hangs: {}", error.what());
   }
 }
@@ -98,7 +98,7 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
   Setup setup = read_setup(arguments, find_place(session, agent));
   // Longer than the supervisor waits, so that it names the rank that hangs before its peers give up.
   const auto& limits = setup.config;
-  if (limits.trace.flight_recorder) record_flight(session, setup.dir, agent ? agent->attempt : 0);
+  if (limits.trace.flight_recorder && agent && !agent->agent_socket.empty()) record_flight(session, *agent);
   const std::chrono::seconds limit(2 * limits.supervise.step_s + limits.checkpoint.commit_s);
   auto host = session.world({.limit = limit, .explain = !agent});  // an agent reads the record itself
   const Place& place = setup.place;

@@ -165,7 +165,7 @@ class MeasuredMemory : public train::TrainingFixture {
   static double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
   /// As agents would start them: `ranks_per_node` of them take themselves for a node.
-  Command ranks_on_nodes(const World& world, const std::filesystem::path& dir) const {
+  Command ranks_on_nodes(const World& world, const std::filesystem::path& dir, bool local) const {
     Command command;
     command.argv = {HOLDFAST_MPIEXEC};
     for (int rank = 0; rank < world.ranks(); ++rank) {
@@ -176,6 +176,7 @@ class MeasuredMemory : public train::TrainingFixture {
       place.ranks_per_node = world.ranks_per_node;
       place.term = place.attempt = 1;
       place.run_dir = dir;
+      if (local) place.local_level = snapshots_ + "/of-the-run";
       auto& argv = command.argv;
       if (rank > 0) argv.push_back(":");
       argv.insert(argv.end(), {"-n", "1", "--oversubscribe", "--bind-to", "none", "/usr/bin/env"});
@@ -236,7 +237,8 @@ class MeasuredMemory : public train::TrainingFixture {
     std::atomic<bool> over = false;
     Finished done;
     std::thread trains([&] {
-      done = run(ranks_on_nodes(world, dir), std::chrono::seconds(300));
+      done =
+          run(ranks_on_nodes(world, dir, config.checkpoint.local == snapshots_), std::chrono::seconds(300));
       over = true;
     });
     const auto steps_before_the_last = as_size(config.train.steps - 1);

@@ -9,8 +9,10 @@
 
 #include "checkpoint/index/catalog.hpp"
 #include "src/base/error.hpp"
+#include "src/control/secret.hpp"
 #include "src/data/token_file.hpp"
 #include "src/train/common/agree.hpp"
+#include "src/train/local/local_level.hpp"
 #include "src/train/loop/trainer.hpp"
 #include "tests/support/learnable_tokens.hpp"
 #include "tests/support/mpi_main.hpp"
@@ -115,7 +117,10 @@ class SilentCorruption : public ::testing::Test {
     out.dir = {folder_ / dir};
     out.place = {rank_, world_->size(), 2, std::nullopt};
     config::check(out.config, out.shape);
-    together(*world_, rank_ == 0, [&] { fs::create_directories(out.dir.checkpoints()); });
+    together(*world_, rank_ == 0, [&] {
+      fs::create_directories(out.dir.checkpoints());
+      control::make_secret(out.dir.secret());
+    });
     return out;
   }
   Outcome train(const std::string& dir, ScriptedLink& link, const Sets& sets = {}) {
@@ -253,6 +258,7 @@ TEST_F(SilentCorruption, StateThatIsNotTrustedIsPutAway) {
   doubted.place.agent = RankEnv{};
   doubted.place.agent->attempt = 2;
   doubted.place.agent->trusted_step = 5;
+  doubted.place.agent->local_level = *local_folder_of(all);
   Trainer trainer(doubted, *device, *world, nullptr, link);
   EXPECT_EQ(trainer.run().state_digest, whole);
   EXPECT_EQ(link.from.step, 4);

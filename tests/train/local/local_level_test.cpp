@@ -9,7 +9,9 @@
 #include <fstream>
 
 #include "src/base/digest.hpp"
+#include "src/base/files.hpp"
 #include "src/config/load.hpp"
+#include "src/control/secret.hpp"
 #include "src/train/common/background.hpp"
 #include "src/train/local/snapshots.hpp"
 #include "src/train/state/state_views.hpp"
@@ -273,9 +275,19 @@ class OpenLocalFile : public HostLevel {
 
 TEST_F(OpenLocalFile, AgentsHaveItInMemoryAndBareRunsWhereTheyAreTold) {
   EXPECT_EQ(local_folder_of(setup(std::nullopt, "auto")), std::nullopt);
-  EXPECT_EQ(local_folder_of(setup(attempt(1), "none")), std::nullopt);
-  EXPECT_EQ(local_folder_of(setup(attempt(1), "auto"))->parent_path(), "/dev/shm");
-  EXPECT_EQ(local_folder_of(setup(std::nullopt, "/scratch"))->parent_path(), "/scratch");
+  RankEnv told = attempt(1);
+  EXPECT_EQ(local_folder_of(setup(told, "auto")), std::nullopt);
+  told.local_level = "/dev/shm/of-the-agent";
+  EXPECT_EQ(local_folder_of(setup(told, "auto")), told.local_level);
+  const train::Setup bare = setup(std::nullopt, folder_);
+  std::filesystem::create_directories(bare.dir.path);
+  control::make_secret(bare.dir.secret());
+  const auto made = local_folder_of(bare);
+  ASSERT_TRUE(made && files::is_private_folder(*made));
+  EXPECT_EQ(made->parent_path(), folder_);
+  EXPECT_EQ(local_folder_of(bare), made) << "found again";
+  remove_local_folder(bare);
+  EXPECT_FALSE(std::filesystem::exists(*made));
 }
 
 TEST_F(OpenLocalFile, NothingFromBeforeTheRunBeganCounts) {

@@ -17,6 +17,7 @@
 #include "launcher/agent/ranks/scratch.hpp"
 #include "src/base/error.hpp"
 #include "src/base/subprocess.hpp"
+#include "src/control/private_place.hpp"
 #include "tests/control/loop_thread.hpp"
 #include "tests/launcher/record/log_entry.hpp"
 
@@ -122,73 +123,85 @@ TEST(Inject, KnowsItsFaults) {
 class SweepTest : public testing::Test {
  protected:
   SweepTest() {
-    for (const auto& run : {own, dead, living}) {
-      files::make_private_folder(scratch_of(run, "n1").folder);
-      files::fs::create_directories(local_level_folder("/dev/shm", run.path));
-      std::ofstream(flight_record(run.path, 2, 0)) << "x";
-    }
+    for (const auto* run : {&own, &dead, &living})
+      std::ofstream(run->scratch.folder / flight_record_file(2, 0)) << "x";
   }
   ~SweepTest() override {
-    for (const auto& run : {own, dead, living}) {
-      files::fs::remove_all(scratch_of(run, "n1").folder);
-      files::fs::remove_all(local_level_folder("/dev/shm", run.path));
+    for (const auto* run : {&own, &dead, &living}) {
+      files::fs::remove_all(run->scratch.folder);
+      files::fs::remove_all(run->local_level);
     }
   }
-  static bool all_there(const RunDir& run) {
-    return exists(scratch_of(run, "n1").folder) && exists(local_level_folder("/dev/shm", run.path)) &&
-           exists(flight_record(run.path, 2, 0));
+  struct OnNode {
+    RunDir run;
+    control::Key secret = control::random_key();
+    Scratch scratch{control::make_private(control::scratch_place(run), secret), "n1"};
+    files::fs::path local_level = control::make_private(control::local_level_place(run, "auto"), secret);
+  };
+  static bool all_there(const OnNode& run) {
+    return exists(run.local_level) && exists(run.scratch.folder / flight_record_file(2, 0));
   }
-  static bool nothing_there(const RunDir& run) {
-    return !exists(scratch_of(run, "n1").folder) && !exists(local_level_folder("/dev/shm", run.path)) &&
-           !exists(flight_record(run.path, 2, 0));
+  static bool nothing_there(const OnNode& run) {
+    return !exists(run.scratch.folder) && !exists(run.local_level);
   }
+  static files::Fd claim(const OnNode& run) { return claim_scratch(run.scratch, run.run, run.local_level); }
   control::test::Folder folder;
-  RunDir own{folder.path / "own"}, dead{folder.path / "dead"}, living{folder.path / "living"};
+  OnNode own{.run = {folder.path / "own"}}, dead{.run = {folder.path / "dead"}},
+      living{.run = {folder.path / "living"}};
 };
 
 TEST_F(SweepTest, WhatADeadRunLeftGoesAndNothingElse) {
-  (void)claim_scratch(scratch_of(own, "n1"), own, "auto");  // a claim of an agent that is gone
-  (void)claim_scratch(scratch_of(dead, "n1"), dead, "auto");
-  const auto agent = claim_scratch(scratch_of(living, "n1"), living, "auto");
-  sweep_node(scratch_of(own, "n1"));
+  (void)claim(own);  // a claim of an agent that is gone
+  (void)claim(dead);
+  const auto agent = claim(living);
+  sweep_node(own.scratch);
   EXPECT_TRUE(all_there(own)) << "its state is wanted";
   EXPECT_TRUE(all_there(living));
   EXPECT_TRUE(nothing_there(dead));
 }
 
 TEST_F(SweepTest, AsLongAsAProcessOfTheRunLivesNothingGoes) {
-  (void)claim_scratch(scratch_of(dead, "n1"), dead, "auto");
+  (void)claim(dead);
   Command rank;
   rank.argv = {"sleep", "100"};
-  rank.environment = {"PATH=/usr/bin:/bin", "HOLDFAST_RUN_DIR=" + dead.path.string()};
+  rank.environment = {"PATH=/usr/bin:/bin", "HOLDFAST_RUN_DIR=" + dead.run.path.string()};
   const pid_t pid = spawn(rank);
-  sweep_node(scratch_of(own, "n1"));
+  sweep_node(own.scratch);
   EXPECT_TRUE(all_there(dead));
   ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
-  sweep_node(scratch_of(own, "n1"));
+  sweep_node(own.scratch);
   EXPECT_TRUE(nothing_there(dead));
 }
 
 TEST_F(SweepTest, WhatOthersMayHavePutThereIsLeftAlone) {
-  const auto scratch = scratch_of(dead, "n1");
+  const Scratch& scratch = dead.scratch;
   ASSERT_EQ(::mkfifo(scratch.claim().c_str(), 0600), 0);
-  sweep_node(scratch_of(own, "n1"));  // a FIFO without a writer would hold it up for ever
+  sweep_node(own.scratch);  // a FIFO without a writer would hold it up for ever
   EXPECT_TRUE(all_there(dead));
   files::fs::remove(scratch.claim());
-  (void)claim_scratch(scratch, dead, "auto");
+  (void)claim(dead);
   files::fs::permissions(scratch.folder, files::fs::perms(0770));
-  sweep_node(scratch_of(own, "n1"));
+  sweep_node(own.scratch);
   EXPECT_TRUE(all_there(dead)) << "a folder that is open to others";
   files::fs::permissions(scratch.folder, files::fs::perms(0700));
   const auto target = scratch.folder / "elsewhere";
   files::fs::rename(scratch.claim(), target);
   files::fs::create_symlink(target, scratch.claim());
-  sweep_node(scratch_of(own, "n1"));
+  sweep_node(own.scratch);
   EXPECT_TRUE(all_there(dead)) << "a link";
 }
 
+TEST_F(SweepTest, NoFolderGoesThatIsNotCalledAsALocalLevelIs) {
+  const auto precious = folder.path / "precious";
+  files::make_private_folder(precious);
+  (void)claim_scratch(dead.scratch, dead.run, precious);
+  sweep_node(own.scratch);
+  EXPECT_FALSE(exists(dead.scratch.folder));
+  EXPECT_TRUE(exists(precious));
+}
+
 TEST_F(SweepTest, WithoutAClaimNothingIsKnownAndNothingGoes) {
-  sweep_node(scratch_of(own, "n1"));
+  sweep_node(own.scratch);
   EXPECT_TRUE(all_there(dead));
 }
 

@@ -139,9 +139,9 @@ TEST(RankStart, LogsOfAnAttempt) {
 }
 
 TEST(ScratchFolder, IsRemovedByTheLastAgentInIt) {
-  const control::test::Folder run;
-  const Scratch one = scratch_of(RunDir{run.path}, "n1"), ten = scratch_of(RunDir{run.path}, "n10");
-  files::make_private_folder(one.folder), files::make_private_folder(ten.folder);
+  const control::test::Folder folder;
+  const Scratch one{folder.path / "scratch", "n1"}, ten{one.folder, "n10"};
+  files::make_private_folder(one.folder);
   for (const auto& path : {one.socket(), ten.socket(), one.pmix(1), ten.pmix(2), one.key(3), ten.key(3)})
     files::replace_atomically(path, "");
   EXPECT_FALSE(remove_scratch(one)) << "another agent lives here";
@@ -155,8 +155,8 @@ TEST(ScratchFolder, IsRemovedByTheLastAgentInIt) {
 }
 
 TEST(RankRecords, TellTheNextAgentWhatTheLastOneStartedAndTheGuardianHowItEnded) {
-  const control::test::Folder run;
-  const Scratch one = scratch_of(RunDir{run.path}, "n1"), other = scratch_of(RunDir{run.path}, "n10");
+  const control::test::Folder folder;
+  const Scratch one{folder.path / "scratch", "n1"}, other{one.folder, "n10"};
   files::make_private_folder(one.folder);
   EXPECT_TRUE(rank_records(one).empty());
   keep_rank_record(one, {3, 1, 1000, {}}), keep_rank_record(one, {4, 1, 1001, {}});
@@ -189,27 +189,6 @@ TEST(RankRecords, TellTheNextAgentWhatTheLastOneStartedAndTheGuardianHowItEnded)
   EXPECT_FALSE(exists(one.folder));
 }
 
-TEST(LocalLevelFolder, GoesWithItsRunAndNoOther) {
-  const control::test::Folder folder;
-  const RunDir run{folder.path / "run"}, other{folder.path / "other"};
-  const auto local = folder.path / "local";
-  for (const auto& of : {run, other}) {
-    files::fs::create_directories(local_level_folder(local, of.path));
-    for (const bool copy : {false, true})
-      files::replace_atomically(local_level_folder(local, of.path) / local_level_file(3, copy), "state");
-  }
-  remove_local_level(run, "none");
-  EXPECT_TRUE(exists(local_level_folder(local, run.path)));
-  remove_local_level(run, local.string());
-  EXPECT_FALSE(exists(local_level_folder(local, run.path)));
-  EXPECT_TRUE(exists(local_level_folder(local, other.path) / local_level_file(3, true)));
-  remove_local_level(run, local.string());  // nothing to do
-  const auto memory = local_level_folder("/dev/shm", run.path);
-  files::fs::create_directories(memory);
-  remove_local_level(run, "auto");
-  EXPECT_FALSE(exists(memory));
-}
-
 // Finding and ending older processes.
 
 class OldProcesses : public testing::Test {
@@ -240,8 +219,15 @@ class OldProcesses : public testing::Test {
   control::test::Folder folder_;
   RunDir run_{folder_.path};
   control::RealLoop loop_;
-  LinuxNode node_{loop_,    run_,          "n1", 0, config::RunConfig(), config::ClusterFacts(),
-                  Roster(), control::Key()};
+  LinuxNode node_{loop_,
+                  run_,
+                  Scratch{folder_.path, "n1"},
+                  "",
+                  0,
+                  config::RunConfig(),
+                  config::ClusterFacts(),
+                  Roster(),
+                  control::Key()};
   std::vector<pid_t> started_;
 };
 

@@ -20,8 +20,6 @@ using namespace std::chrono_literals;
 
 class FlightsTest : public testing::Test {
  protected:
-  FlightsTest() { files::make_private_folder(node_folder(folder_.path)); }
-  ~FlightsTest() override { std::filesystem::remove_all(node_folder(folder_.path)); }
   /// A rank that has reported its progress.
   LocalRank& speaking(int rank, Clock::time_point at, int attempt = 2) {
     LocalRank& r = ranks_.at(rank, attempt);
@@ -36,6 +34,10 @@ class FlightsTest : public testing::Test {
   }
   std::vector<control::RankFlight> report(Clock::time_point at) { return flights_.report(ranks_, 2, at); }
 
+  std::filesystem::path record(int attempt, int rank) const {
+    return folder_.path / flight_record_file(attempt, rank);
+  }
+
   control::test::Folder folder_;
   const Clock::time_point start_ = Clock::time_point{} + 1000s;
   LocalRanks ranks_;
@@ -49,7 +51,7 @@ class FlightsTest : public testing::Test {
 };
 
 TEST_F(FlightsTest, NothingWhileAllMoveThenAllOnceASecond) {
-  FlightRecorder recorder(flight_record(folder_.path, 2, 5), 5, 8);
+  FlightRecorder recorder(record(2, 5), 5, 8);
   const int place = recorder.join(7, "shard group 1", 4, 1);
   recorder.started(place,
                    recorder.queued(place, 7, "shard group 1", Collective::ordered_reduce_scatter, 1, 0, 0));
@@ -93,31 +95,27 @@ TEST_F(FlightsTest, OnlyRanksThatTrainAndSpeak) {
 
 TEST_F(FlightsTest, ADamagedOrForeignRecordIsNone) {
   speaking(5, start_), speaking(6, start_);
-  FlightRecorder other(flight_record(folder_.path, 2, 5), 6, 8);  // another rank's, by what is in it
+  FlightRecorder other(record(2, 5), 6, 8);  // another rank's, by what is in it
   other.join(7, "shard group 1", 4, 1);
-  std::ofstream(flight_record(folder_.path, 2, 6)) << "no record";
+  std::ofstream(record(2, 6)) << "no record";
   for (const auto& said : report(start_ + 6s)) EXPECT_TRUE(said.groups.empty()) << said.rank;
 }
 
 TEST_F(FlightsTest, RecordsOfOlderAttemptsAreRemovedAndNoOthers) {
-  const std::filesystem::path other_run = folder_.path.string() + "x";
-  files::make_private_folder(node_folder(other_run));
   std::vector<std::filesystem::path> old, kept;
   for (const int rank : {0, 17}) {
-    for (const int attempt : {0, 1, 2}) old.push_back(flight_record(folder_.path, attempt, rank));
-    for (const int attempt : {3, 11}) kept.push_back(flight_record(folder_.path, attempt, rank));
-    kept.push_back(flight_record(other_run, 1, rank));
+    for (const int attempt : {0, 1, 2}) old.push_back(record(attempt, rank));
+    for (const int attempt : {3, 11}) kept.push_back(record(attempt, rank));
   }
-  kept.push_back(flight_record(folder_.path, 1, 0).string() + ".more");
+  kept.push_back(record(1, 0).string() + ".more");
   for (const auto* some : {&old, &kept})
     for (const auto& path : *some) std::ofstream(path) << "x";
   remove_flight_records(folder_.path, 3);
   for (const auto& path : old) EXPECT_FALSE(exists(path)) << path;
   for (const auto& path : kept) EXPECT_TRUE(exists(path)) << path;
   remove_flight_records(folder_.path, INT32_MAX);
-  EXPECT_FALSE(exists(flight_record(folder_.path, 11, 17)));
-  EXPECT_TRUE(exists(flight_record(other_run, 1, 17)));
-  std::filesystem::remove_all(node_folder(other_run));
+  EXPECT_FALSE(exists(record(11, 17)));
+  EXPECT_TRUE(exists(kept.back()));
 }
 
 }  // namespace

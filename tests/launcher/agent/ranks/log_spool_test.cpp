@@ -22,7 +22,7 @@ using testing::StartsWith;
 
 class LogSpoolTest : public testing::Test {
  protected:
-  LogSpoolTest() : run{folder.path / "run"}, scratch{scratch_of(run, "n0")} {
+  LogSpoolTest() : run{folder.path / "run"}, scratch{folder.path / "scratch", "n0"} {
     files::fs::create_directories(run.logs());
     files::make_private_folder(scratch.folder);
   }
