@@ -13,6 +13,7 @@
 #include "src/base/error.hpp"
 #include "src/base/lock_pages.hpp"
 #include "src/base/log.hpp"
+#include "src/base/own_run.hpp"
 #include "src/control/private_place.hpp"
 
 namespace holdfast::launcher {
@@ -29,6 +30,7 @@ RunDir run_dir(const std::string& dir) { return {std::filesystem::absolute(dir).
 Scratch scratch_of(const AgentOptions& options) {
   if (!options.scratch.empty()) return {options.scratch, options.node};
   const RunDir run = run_dir(options.dir);
+  require_own_run(run);
   return {control::make_private(control::scratch_place(run), control::read_secret(run.secret())),
           options.node};
 }
@@ -63,6 +65,7 @@ void add_run(CLI::App& app, int& exit_code) {
     if (is_run && job->any_set())
       throw Error(Exit::usage, "the settings of " + job->file + " cannot be changed",
                   "it is a run directory, and options apply to job files", "Give the job file?");
+    if (is_run) require_own_run(run_dir(job->file));
     const auto env = slurm::job_env();
     if (env.components > 1)
       throw Error(Exit::usage, "Holdfast does not run in a heterogeneous job",

@@ -26,6 +26,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/own_run.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
 #include "src/control/channel.hpp"
@@ -300,6 +301,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   const auto config = config::load(run.config()).config;
   const auto model = config::model_of(config);
   const auto facts = config::load_cluster(run.cluster().string());
+  require_own_run(run);  // now that its settings are read: somebody may have replaced it until then
   const std::string ledger = config.supervise.ledger.empty() ? facts.ledger : config.supervise.ledger;
   const auto here = allocation(cluster, env);
   const Plan plan = make_plan(config, model, facts, here.nodes, here.batch_host);

@@ -8,6 +8,7 @@
 #include "launcher/job/run_owner.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/own_run.hpp"
 #include "src/config/load.hpp"
 #include "src/config/mixture.hpp"
 #include "src/config/shown.hpp"
@@ -90,6 +91,7 @@ void create_folders(const RunDir& run) {
   create_folder(run.path);
   files::close_folder(run.path);  // one that was there may be open to others
   for (const auto& folder : {run.terms(), run.events(), run.checkpoints(), run.logs()}) create_folder(folder);
+  require_own_run(run);
 }
 
 void write_run_files(const RunDir& run, const RunFiles& files) {

@@ -39,7 +39,7 @@ bool was_requeued(const RunDir& run, std::optional<slurm::JobId> job);
 void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm::JobId> job = {});
 
 /// Makes the directory (0750 or less, as the umask says; see files::close_folder) and its folders.
-/// Idempotent.
+/// Idempotent. Throws Error where another user has, or may have, put something there (require_own_run).
 void create_folders(const RunDir& run);
 /// Writes config, model, cluster, plan and script, and the secret if there is none yet. The directory must be
 /// claimed.

@@ -13,11 +13,6 @@
 namespace holdfast {
 namespace {
 
-std::string name_of_user(uid_t number) {
-  const passwd* user = ::getpwuid(number);
-  return user ? user->pw_name : std::to_string(number);
-}
-
 std::string name_of_group(gid_t number) {
   const group* found = ::getgrgid(number);
   return found ? found->gr_name : std::to_string(number);
@@ -31,6 +26,11 @@ std::filesystem::path closed_part(const std::filesystem::path& path, struct stat
 }
 
 }  // namespace
+
+std::string name_of_user(uid_t number) {
+  const passwd* user = ::getpwuid(number);
+  return user ? user->pw_name : std::to_string(number);
+}
 
 bool may_read(const std::filesystem::path& path) {
   struct stat facts {};

@@ -1,13 +1,20 @@
 #include "src/control/secret.hpp"
 
+#include <fcntl.h>
 #include <sodium.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+
+#include "src/base/access.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast::control {
 namespace {
+constexpr std::size_t most_bytes = 2 * sizeof(Key) + 16;  // of the file
 static_assert(crypto_auth_KEYBYTES == 32 && crypto_auth_BYTES == 32);
 void start_library() {
   static const int started = sodium_init();
@@ -74,14 +81,26 @@ bool from_hex(std::string_view text, Key& key) {
 }
 
 Key read_secret(const std::filesystem::path& file, const std::string& what) {
+  const files::Fd fd = [&] {
+    try {
+      return files::open(file, O_RDONLY | O_NOFOLLOW);
+    } catch (const Error& error) {
+      throw Error(error.exit(), "cannot read " + what + " " + file.string(), error.why());
+    }
+  }();
   struct stat facts {};
-  if (::stat(file.c_str(), &facts) != 0)
-    throw system_error("cannot read " + what + " " + file.string(), errno);
+  if (::fstat(fd.get(), &facts) != 0) throw system_error("cannot read " + what + " " + file.string(), errno);
+  if (facts.st_uid != ::geteuid() && ::geteuid() != 0)
+    throw Error(Exit::usage, what + " " + file.string() + " is not yours",
+                "it belongs to " + name_of_user(facts.st_uid), "Start in a run directory of your own?");
   if (facts.st_mode & 077)
     throw Error(Exit::usage, what + " " + file.string() + " can be read by others",
                 "anyone who reads it can speak to the run's agents",
                 "chmod 600 it, or start in a new run directory");
-  std::string text = files::read_text(file);
+  std::string text(most_bytes, '\0');
+  const ssize_t got = ::pread(fd.get(), text.data(), text.size(), 0);
+  if (got < 0) throw system_error("cannot read " + what + " " + file.string(), errno);
+  text.resize(as_size(got));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   Key key;
   if (!from_hex(text, key))

@@ -11,8 +11,8 @@ namespace holdfast::control {
 
 using Key = std::array<unsigned char, 32>;
 
-/// Reads 64 hex digits (`what`: whose they are, for errors); an Error when the file is missing, malformed, or
-/// readable by anyone but its owner.
+/// Reads 64 hex digits (`what`: whose they are, for errors); an Error when the file is missing, malformed, a
+/// symbolic link, another user's (root reads those, too), or readable by anyone but its owner.
 Key read_secret(const std::filesystem::path& file, const std::string& what = "the run's secret");
 /// Makes the file, 0600, with a secret that nobody knows, unless there is one.
 void make_secret(const std::filesystem::path& file);

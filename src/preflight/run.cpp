@@ -10,6 +10,7 @@
 #include "checkpoint/index/durable_record.hpp"
 #include "src/base/access.hpp"
 #include "src/base/files.hpp"
+#include "src/base/own_run.hpp"
 #include "src/config/bind.hpp"
 #include "src/config/load.hpp"
 #include "src/config/numerics.hpp"
@@ -140,6 +141,7 @@ void check_run_dir(const Subject& subject, Problems& problems) {
   std::error_code error;
   const auto status = fs::status(run.path, error);
   const fs::path above = fs::exists(status) ? run.path : what_exists(run.path);
+  if (std::string who = who_could_replace(run.path); !who.empty()) problems.doubt(std::move(who));
   if (fs::exists(status) && !fs::is_directory(status))
     throw Error(Exit::usage, "run.dir " + run.path.string() + " is not a directory", "it is a file",
                 "Choose another run.dir?");

@@ -253,7 +253,18 @@ TEST_F(SecretFile, IsReadByItsOwnerAlone) {
     write(text);
     expect_error("is damaged");
   }
+  write(to_hex(key));
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(file_.c_str(), 61001, 0), 0);
+    EXPECT_TRUE(same(read_secret(file_), key)) << "root reads it";
+    ASSERT_EQ(::chown(file_.c_str(), 0, 0), 0);
+  }
+  const std::filesystem::path aside = file_.string() + "-aside";
+  std::filesystem::rename(file_, aside);
+  std::filesystem::create_symlink(aside, file_);
+  expect_error("it is a symbolic link");
   std::filesystem::remove(file_);
+  std::filesystem::remove(aside);
   expect_error("cannot read the run's secret");
 }
 

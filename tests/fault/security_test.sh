@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(security)
+all_cases=(security replaced)
 
 case_security() {
   # Another user of the same node can read nothing of the run, and no agent accepts a connection of that user. The user
@@ -57,6 +57,28 @@ case_security() {
   check "its checkpoints are sound" mini exec holdfast ckpt verify "/shared/home/$run"
   nothing_stays
   names_are_taken "$names"
+}
+case_replaced() {
+  # The user intruder may write to the folder above the run directory, and puts another one there while the job waits. Its secret
+  # leads to the owner's own, which only the owner can read.
+  install -d -o 61000 -g 61001 -m 2770 "$home/group"
+  soon 180 all_idle
+  run=group/replaced
+  job=$(submit "$run" -- --hold 2>"$dir/warned") || cat "$dir/warned"
+  check "submit warns" grep -q "could put another folder in the place of the run directory" "$dir/warned"
+  check "a colleague moves it away" mini exec --intruder --chdir / mv "/shared/home/$run" /shared/home/group/away
+  cp -r "$home/group/away" "$home/$run"
+  rm "$home/$run/secret"
+  ln -s ../away/secret "$home/$run/secret"
+  sed -i 's|^command = .*|command = ["touch", "/shared/home/group/started"]|' "$home/$run/config.toml"
+  chown -R 61001:61001 "$home/$run"
+  chmod -R a+rwX "$home/$run"
+  check "its command is another one" grep -q /shared/home/group/started "$home/$run/config.toml"
+  check "the job may begin" mini exec scontrol release "$job"
+  check "it ends" soon 120 job_gone "$job"
+  check "nothing of the other one was started" test ! -e "$home/group/started"
+  check "the job's log says why" grep -rq "belongs to intruder, not to holdfast" "$home/$run/logs"
+  check "nor does the owner start it by hand" denied mini exec holdfast run "/shared/home/$run"
 }
 # names_are_taken NAMES: the other user has seen what a run calls its folders in the memory of its nodes, and makes them on two
 # nodes, open to everybody, before the run goes on.

@@ -32,6 +32,7 @@
 #include "src/base/files.hpp"
 #include "src/base/lock_pages.hpp"
 #include "src/base/log.hpp"
+#include "src/base/own_run.hpp"
 #include "src/base/subprocess.hpp"
 #include "src/config/load.hpp"
 
@@ -165,6 +166,7 @@ int guard(const RunDir& run, const Scratch& scratch) {
   const bool reaches_slurm = slurm::find_tools();
   name_python_folder();
   run_resident(scratch, run);
+  require_own_run(run);      // now that its settings are copied: somebody may have replaced it until then
   raise_descriptor_limit();  // here, as the limit lasts through run_resident()
   log_to_memory(scratch, run);
   if (!reaches_slurm)
