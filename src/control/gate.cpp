@@ -10,14 +10,10 @@
 #include <mutex>
 #include <optional>
 
-#include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/seldom.hpp"
 
 namespace holdfast::control {
-namespace {
-constexpr std::chrono::seconds between_lines{60};
-}
-
 struct Gate::State {
   struct Waiting {
     std::string source;
@@ -27,8 +23,8 @@ struct Gate::State {
   Limits limits;
   mutable std::mutex mutex;                  ///< of what follows
   std::map<std::uint64_t, Waiting> waiting;  ///< by their numbers: the oldest first
-  std::uint64_t entered = 0, closed = 0, told = 0;
-  std::optional<Clock::time_point> told_at;
+  std::uint64_t entered = 0, closed = 0;
+  Seldom lines;
 
   /// The source that has too many now that one more of `newest` has come; nothing: there is room.
   std::optional<std::string> too_many(const std::string& newest) const {
@@ -49,14 +45,11 @@ struct Gate::State {
   }
 
   void tell(const std::string& source) {
-    const auto now = Clock::now();
-    if (told_at && now - *told_at < between_lines) return;
-    log::warn(
-        "{}: too many connections were open that had not proved to belong to this run; closed: {}, the last "
-        "one from {}",
-        whose, closed - told, source);
-    told = closed;
-    told_at = now;
+    if (const auto untold = lines.count())
+      log::warn(
+          "{}: too many connections were open that had not proved to belong to this run; closed: {}, the "
+          "last one from {}",
+          whose, *untold, source);
   }
 };
 

@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(security replaced)
+all_cases=(security replaced silent)
 
 case_security() {
   # Another user of the same node can read nothing of the run, and no agent accepts a connection of that user. The user
@@ -142,6 +142,32 @@ says_where_it_is() {
     equal "$(mini exec holdfast avail --json | jq -c '.partitions[0] | [.nodes, .idle + .busy, (.blocks | length) > 0 or .idle == 0]')" '[4,4,true]'
 }
 has_comment() { [[ $(mini exec squeue -h -t all -j "$job" -o %k) == *'"holdfast":1,'*"$1"* ]]; }
+case_silent() {
+  # Another user connects to every port of a node's own address that is opened there, as that of libpmix, and says nothing.
+  local node seconds
+  intruder dgx001 timeout 300 bash -c 'declare -A held; touch /tmp/waits
+    while sleep 0.02; do
+      while read -r _ at _ state _; do
+        [[ $state == 0A && $at == 0100007F:* && ! ${held[$at]-} ]] || continue
+        exec {fd}<>"/dev/tcp/127.0.0.1/$((16#${at#*:}))" && held[$at]=1 && echo "$at" >>/tmp/held-ports
+      done </proc/net/tcp
+    done' 2>/dev/null &
+  check "another user waits for ports on dgx001" soon 30 on dgx001 test -e /tmp/waits
+  start silent --set train.steps=1000000
+  trains_to 10
+  check "dgx001 has ranks" holds "$(placement "$run")" dgx001
+  check "the other user has found ports" on dgx001 test -s /tmp/held-ports
+  seconds=$(events "$run" | jq -s '(map(select(.event == "first_step"))[0].unix) - (map(select(.event == "attempt_planned"))[0].unix) | ceil')
+  check "they hold up no start (s)" at_least 30 "$seconds"
+  check "the log of the PMIx server says that they are closed" \
+    grep -q "connections of other users to the PMIx server of this node have been closed" "$home/$run/logs/attempt-0001/pmix-dgx001.log"
+  check "it is told to end" mini exec holdfast ctl "/shared/home/$run" stop
+  ends_as stopped 93
+  on dgx001 pkill -u 61001 -f held-ports
+  wait $!
+  on dgx001 rm -f /tmp/held-ports /tmp/waits
+  nothing_stays
+}
 intruder() { local node=$1; shift; mini exec --intruder --node "$node" --chdir / "$@"; }
 denied() { if "$@" >/dev/null 2>&1; then echo "it was allowed"; return 1; fi; }
 # The secret is passed by stdin: an argument of the search would find itself.

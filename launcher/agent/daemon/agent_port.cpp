@@ -14,6 +14,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/tcp_table.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -26,21 +27,13 @@ struct PortHolder {
   std::vector<std::string> arguments;  ///< of the process
 };
 
-/// A line of /proc/net/tcp: "0: 00000000:4E20 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0
-/// 4711 ..."
 std::optional<PortHolder> listener_in(const char* table, int port) {
   std::ifstream file(table);
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream fields(line);
-    std::string number, local, remote, state, queues, timer, retries, time_out, inode;
-    uid_t user = 0;
-    if (!(fields >> number >> local >> remote >> state >> queues >> timer >> retries >> user >> time_out >>
-          inode))
-      continue;
-    if (state == "0A" && local.ends_with(fmt::format(":{:04X}", port)))
-      return PortHolder{user, "socket:[" + inode + "]", 0, {}};
-  }
-  return std::nullopt;
+  const auto found = find_tcp_socket(file, [end = fmt::format(":{:04X}", port)](const TcpSocket& one) {
+    return one.listens && one.local.ends_with(end);
+  });
+  if (!found) return std::nullopt;
+  return PortHolder{found->user, "socket:[" + found->inode + "]", 0, {}};
 }
 
 std::vector<std::string> arguments_of(const fs::path& process) {

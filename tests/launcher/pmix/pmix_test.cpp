@@ -3,16 +3,21 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 
 #include "launcher/agent/leader/fence_hub.hpp"
 #include "launcher/pmix/pmix_program.hpp"
 #include "src/base/env.hpp"
 #include "src/base/subprocess.hpp"
+#include "src/base/tcp_table.hpp"
 #include "tests/control/loop_thread.hpp"
 
 namespace holdfast::launcher {
@@ -256,6 +261,62 @@ TEST_F(Pmix, AnAbortEndsWithItsCode) {
   start_ranks({"abort", "1"});
   EXPECT_EQ(status_of(ranks_[1]), 7);
   for (const int rank : {0, 2, 3}) ::kill(ranks_[rank], SIGKILL), status_of(ranks_[rank]);
+}
+
+/// Another user, who connects to every port of this host's own address and says nothing. Returns when `ports`
+/// are connected, with the process that holds them.
+pid_t hold_silent_connections(const std::vector<int>& ports) {
+  int told[2] = {-1, -1};
+  EXPECT_EQ(::pipe(told), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    bool all = ::setgid(65534) == 0 && ::setuid(65534) == 0;
+    for (const int port : ports) {
+      const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_port = htons(static_cast<std::uint16_t>(port));
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      all = all && ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    }
+    all = all && ::write(told[1], "x", 1) == 1;
+    for (;;) ::pause();
+  }
+  ::close(told[1]);
+  char said = 0;
+  EXPECT_EQ(::read(told[0], &said, 1), 1) << "they are not connected";
+  ::close(told[0]);
+  return pid;
+}
+
+/// On which a process listens, by what it has open.
+std::vector<int> ports_of(pid_t pid) {
+  std::vector<int> out;
+  const std::filesystem::path folder = "/proc/" + std::to_string(pid) + "/fd";
+  for (const auto& name : files::list(folder)) {
+    std::error_code gone;
+    const std::string is = std::filesystem::read_symlink(folder / name, gone).string();
+    std::ifstream table("/proc/net/tcp");
+    const auto found = find_tcp_socket(
+        table, [&](const TcpSocket& one) { return one.listens && is == "socket:[" + one.inode + "]"; });
+    if (found) out.push_back(std::stoi(found->local.substr(found->local.find(':') + 1), nullptr, 16));
+  }
+  return out;
+}
+
+TEST_F(Pmix, SilentConnectionsOfAnotherUserHoldUpNoRank) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be another user";
+  ASSERT_TRUE(runner_.until([this] { return variables_.size() == world; }, patience));
+  std::vector<int> ports;
+  for (const Node& node : nodes_)
+    for (const int port : ports_of(node.pid)) ports.push_back(port);
+  ASSERT_GE(ports.size(), std::size_t{nodes});
+  const pid_t intruder = hold_silent_connections(ports);
+  const auto begin = Clock::now();
+  start_ranks();
+  expect_all_well();
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
+  ::kill(intruder, SIGKILL), ::waitpid(intruder, nullptr, 0);
 }
 
 TEST_F(Pmix, WhoDoesNotKnowTheNameIsRefused) {
