@@ -1,14 +1,21 @@
 // What others see in a checkpoint: h5py reads every value of every tensor, whole and in pieces. And what we
 // say when others have been at a file with their own tools.
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 
+#include <chrono>
 #include <fstream>
 #include <map>
+#include <thread>
 
 #include "checkpoint/exchange/index_file.hpp"
 #include "checkpoint/verify/verify.hpp"
+#include "checkpoint/verify/verify_h5.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
+#include "src/base/files.hpp"
 #include "src/base/subprocess.hpp"
 #include "tests/checkpoint/fixture.hpp"
 
@@ -201,6 +208,40 @@ TEST(H5py, anIndexThatIsNoHdf5IsAFinding) {
     EXPECT_TRUE(holds(path, whole.tensors, 4));
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/// Whether a child of this process is in a seccomp filter.
+bool has_sandboxed_child() {
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream status(entry.path() / "status");
+    std::string text{std::istreambuf_iterator<char>(status), {}};
+    if (text.find("\nPPid:\t" + std::to_string(::getpid()) + "\n") != std::string::npos &&
+        text.find("\nSeccomp:\t2\n") != std::string::npos)
+      return true;
+  }
+  return false;
+}
+
+/// A file that HDF5 waits for, to look at who reads it.
+TEST(H5py, filesAreReadInASandbox) {
+  if (::prctl(PR_GET_SECCOMP, 0, 0, 0, 0) < 0) GTEST_SKIP() << "this kernel has no seccomp";
+  const Folder folder;
+  ASSERT_EQ(::mkfifo((folder.path() / "waits.h5").c_str(), 0600), 0);
+  bool seen = false;
+  std::thread watch([&] {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!seen && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      seen = has_sandboxed_child();
+    }
+    const files::Fd free(::open((folder.path() / "waits.h5").c_str(), O_RDWR));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  });
+  EXPECT_EQ(problems_seen_by_hdf5(folder.path(), {}, {"waits.h5"}).size(), 1u);
+  watch.join();
+  EXPECT_TRUE(seen);
+}
+#endif
 
 }  // namespace
 }  // namespace holdfast::checkpoint
