@@ -146,12 +146,27 @@ bool is_behind_a_link(const fs::path& folder) {
   return failed ? failed != std::errc::no_such_file_or_directory : real != folder;
 }
 
+/// A file that was committed, as it is now.
+enum class Fate { goes, stays, gone, unknown };
+/// Unknown: errno says why. Throws Damaged when it is not what was committed, and no later save has written
+/// it again.
+Fate fate_of(const fs::path& path, const ListedFile& file, const timespec& committed) {
+  struct stat now {};
+  if (::lstat(path.c_str(), &now) != 0) return errno == ENOENT ? Fate::gone : Fate::unknown;
+  if (is_later(now.st_mtim, committed)) return Fate::stays;
+  if (!S_ISREG(now.st_mode)) throw Damaged(path.string(), "it is not a regular file");
+  if (now.st_uid != ::geteuid()) throw Damaged(path.string(), "it belongs to another user");
+  if (now.st_size != file.bytes)
+    throw Damaged(path.string(), "it has " + std::to_string(now.st_size) + " bytes, not " +
+                                     std::to_string(file.bytes) + " as when it was committed");
+  return Fate::goes;
+}
+
 /// What was not written again since, and the folders below the manifest's that are empty then; that one, too,
-/// where one that is needed lies beside it.
+/// where one that is needed lies beside it. Nothing, where one of them is not what was committed.
 void remove_files(const GoneFiles& gone, const Needed& needed) {
   const FilesManifest& manifest = gone.manifest;
   struct stat committed {};
-  struct stat now {};
   if (::stat((gone.folder / manifest_file_name).c_str(), &committed) != 0) return;
   std::set<fs::path, std::greater<>> folders;  // what lies in a folder comes before it
   const fs::path top = manifest.folder;
@@ -162,36 +177,55 @@ void remove_files(const GoneFiles& gone, const Needed& needed) {
     if (why.empty()) why = path.string() + ": " + reason;
   };
   std::map<fs::path, bool> behind_links;
-  for (const ListedFile& file : manifest.files) {
-    const fs::path path = path_of(manifest, file);
-    if (needed.files.contains(path)) continue;
-    const auto [place, is_new] = behind_links.try_emplace(path.parent_path());
-    if (is_new) place->second = is_behind_a_link(place->first);
-    if (place->second) {
-      stays(path, "there is a link in its path now");
-      continue;
+  std::vector<fs::path> go;
+  try {
+    for (const ListedFile& file : manifest.files) {
+      const fs::path path = path_of(manifest, file);
+      if (needed.files.contains(path)) continue;
+      const auto [place, is_new] = behind_links.try_emplace(path.parent_path());
+      if (is_new) place->second = is_behind_a_link(place->first);
+      if (place->second) {
+        stays(path, "there is a link in its path now");
+        continue;
+      }
+      const Fate fate = fate_of(path, file, committed.st_mtim);
+      if (fate == Fate::unknown) stays(path, std::strerror(errno));  // it may have been written again
+      if (fate == Fate::stays || fate == Fate::unknown) continue;
+      if (fate == Fate::goes) go.push_back(path);
+      fs::path folder = path.parent_path();
+      while (folder != top && !needed.folders.contains(folder) && folders.insert(folder).second)
+        folder = folder.parent_path();
     }
-    if (::stat(path.c_str(), &now) == 0) {
-      if (is_later(now.st_mtim, committed.st_mtim)) continue;
-    } else if (errno != ENOENT) {  // it may have been written again
-      stays(path, std::strerror(errno));
-      continue;
-    }
-    if (::unlink(path.c_str()) != 0 && errno != ENOENT) stays(path, std::strerror(errno));
-    fs::path folder = path.parent_path();
-    while (folder != top && !needed.folders.contains(folder) && folders.insert(folder).second)
-      folder = folder.parent_path();
+  } catch (const Damaged& e) {
+    return log::warn("files of the checkpoint of step {} stay below {}: {}", manifest.step, manifest.folder,
+                     e.what());
   }
+  for (const fs::path& path : go)
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) stays(path, std::strerror(errno));
   for (const fs::path& folder : folders) ::rmdir(folder.c_str());
   if (!why.empty()) log::warn("files of the checkpoint of step {} stay: {}", manifest.step, why);
 }
 
-/// Nothing of a run of which this one is a copy, or that was moved.
-void remove_own_files(const fs::path& checkpoints, const GoneFiles& gone, const Needed& needed) {
+bool is_below(const fs::path& path, const fs::path& folder) {
   std::error_code failed;
-  if (fs::canonical(checkpoints, failed) == gone.manifest.checkpoints) return remove_files(gone, needed);
-  log::warn("files of the checkpoint of step {} stay below {}: it was committed in {}, not here",
-            gone.manifest.step, gone.manifest.folder, gone.manifest.checkpoints);
+  const fs::path real = fs::canonical(folder, failed);
+  return !failed && std::ranges::mismatch(real, path).in1 == real.end();
+}
+
+/// Nothing of a run of which this one is a copy, or that was moved, and nothing elsewhere than in `files_in`.
+void remove_own_files(const fs::path& checkpoints, const GoneFiles& gone, const Needed& needed,
+                      const std::vector<fs::path>& files_in) {
+  const FilesManifest& manifest = gone.manifest;
+  std::error_code failed;
+  if (fs::canonical(checkpoints, failed) != manifest.checkpoints)
+    return log::warn("files of the checkpoint of step {} stay below {}: it was committed in {}, not here",
+                     manifest.step, manifest.folder, manifest.checkpoints);
+  const auto holds_them = [&](const fs::path& folder) { return is_below(manifest.folder, folder); };
+  if (std::ranges::any_of(files_in, holds_them)) return remove_files(gone, needed);
+  log::warn(
+      "files of the checkpoint of step {} stay below {}: that is not in the run directory, and neither "
+      "checkpoint.files_in nor 'ckpt prune --files-in' names it",
+      manifest.step, manifest.folder);
 }
 
 }  // namespace
@@ -312,7 +346,7 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
   if (trash.empty()) return removed;
   files::sync_folder(checkpoints);
   for (const GoneFiles& gone : of_programs)
-    if (needed) remove_own_files(checkpoints, gone, *needed);
+    if (needed) remove_own_files(checkpoints, gone, *needed, retention.files_in);
   std::error_code ignored;  // what stays behind is trash by name, and the next sweep takes it
   for (const fs::path& path : trash) fs::remove_all(path, ignored);
   return removed;

@@ -23,6 +23,9 @@ struct Retention {
   double archive_h = 0;  ///< the first sound checkpoint of every so many hours stays too; 0: none
   /// The same as `keep` for checkpoints of other programs' files, which go with them; 0: all stay.
   int keep_files = 0;
+  /// Folders: of those of other programs that lie elsewhere, only the checkpoint goes, and their files stay.
+  /// A manifest may say anything, and whoever wrote it may have given the run to somebody else.
+  std::vector<fs::path> files_in = {};
 };
 
 /// A committed checkpoint as retention sees it.
@@ -60,8 +63,9 @@ std::vector<std::string> outlived(const fs::path& checkpoints, std::span<const C
 
 /// Renames what may go to trash, syncs the folder, and removes it; with a checkpoint of another program that
 /// was committed here those files that its manifest lists and no other one does, and its own folders that
-/// are empty then. While one that stays cannot be read, or is damaged, none of these goes. Returns the steps
-/// removed, newest first. `holdfast ckpt prune`, when no run is alive.
+/// are empty then: where these are below `files_in`, and each is this user's and has its size. While one that
+/// stays cannot be read, or is damaged, none of these goes. Returns the steps removed, newest first.
+/// `holdfast ckpt prune`, when no run is alive.
 std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& retention);
 
 /// What the one committer of a run does after the commit outcome of `step`: retain(), and a sweep of dead

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "launcher/job/run_owner.hpp"
@@ -65,6 +66,7 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
   if (auto& image = config.container.image; image.starts_with('.') || fs::is_regular_file(image))
     make_absolute(image);
   if (config.run.resume != "auto" && config.run.resume != "none") make_absolute(config.run.resume);
+  std::ranges::for_each(config.checkpoint.files_in, make_absolute);
   if (config.rank.directory.empty() && !config::own_trainer(config.rank)) config.rank.directory = ".";
   make_absolute(config.rank.directory);
   if (!config.rank.command.empty() && config.rank.command.front().find('/') != std::string::npos)

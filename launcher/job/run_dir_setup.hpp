@@ -27,7 +27,8 @@ struct RunFiles {
 RunDir run_dir_of(const config::RunConfig& config);
 
 /// The settings as they are stored: model and cluster file in the run directory, data.tokens, model.weights,
-/// lora.weights, run.resume, rank.directory and a program with a folder in its name (rank.command) absolute.
+/// lora.weights, run.resume, checkpoint.files_in, rank.directory and a program with a folder in its name
+/// (rank.command) absolute.
 config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& run);
 
 /// Whether `job` owns the directory already: a user's own script names the job file again when its job is

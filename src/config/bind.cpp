@@ -322,6 +322,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "the first checkpoint of every so many hours stays too; 0: none", at_least(0));
   t.add("checkpoint.keep_files", &C::checkpoint, &Checkpoint::keep_files,
         "newest checkpoints of another program's files that stay; 0: all", at_least(0));
+  t.add("checkpoint.files_in", &C::checkpoint, &Checkpoint::files_in,
+        "folders in which their files are removed with them, beside the run directory");
   t.add("checkpoint.check_files_gib", &C::checkpoint, &Checkpoint::check_files_gib,
         "another program's checkpoint of at most so much is read whole before it begins from it",
         at_least(0));

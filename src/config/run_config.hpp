@@ -279,6 +279,7 @@ struct Checkpoint {
   int keep = 3;                           ///< newest committed checkpoints to keep
   double archive_h = 0;                   ///< also keep the first checkpoint of every so many hours; 0: none
   int keep_files = 0;                     ///< the same as keep for those of another program; 0: all stay
+  std::vector<std::string> files_in;      ///< folders in which these go with it, beside the run directory
   double check_files_gib = 4;             ///< before another program begins from a checkpoint of at most so
                                           ///< much, all of it is read; of a larger one sizes are compared
   WhenBusy when_busy = WhenBusy::wait;    ///< a save is due, and the one before it is still being written

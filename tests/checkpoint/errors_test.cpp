@@ -191,7 +191,7 @@ TEST_P(Errors, retentionOfFilesThatMeetsOneRemovesNothingThatWasWrittenAgain) {
         own,
         [&] {
           try {
-            tidy(checkpoints, {1, 0, 1}, {1, 1}, 20);
+            tidy(checkpoints, {1, 0, 1, {folder.path()}}, {1, 1}, 20);
           } catch (const Error&) {
           }
           return good;

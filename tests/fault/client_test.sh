@@ -134,7 +134,7 @@ has_step() { [[ -e $home/$run/checkpoints/step-$(printf %08d "$1")/manifest.json
 case_files() {
   # The ranks name the files of their checkpoints. One byte of the newest one is damaged: nobody begins from it. Old ones go
   # as the settings say, and a pinned one stays.
-  start_ranks files python --set rank.kind=client --set checkpoint.keep_files=2
+  start_ranks files python --set rank.kind=client --set checkpoint.keep_files=2 --set 'checkpoint.files_in=["/shared/home"]'
   check "$run: a checkpoint has a manifest" soon 90 has_step 50
   check "$run: it is pinned" mini exec holdfast ckpt pin "/shared/home/$run" --step 50
   check "$run: it saves again" soon 60 durable "$run" 200

@@ -13,13 +13,21 @@ namespace holdfast::launcher {
 
 namespace {
 constexpr Millis commit_shutdown_limit{100};  // a commit that has begun owns all it needs
+
+/// In which retention removes files of other programs.
+std::vector<std::filesystem::path> folders_of(const std::filesystem::path& checkpoints,
+                                              const config::Checkpoint& settings) {
+  std::vector<std::filesystem::path> folders = {checkpoints.parent_path()};  // the run directory
+  folders.insert(folders.end(), settings.files_in.begin(), settings.files_in.end());
+  return folders;
 }
+}  // namespace
 
 CommitCoordinator::CommitCoordinator(control::Loop& loop, std::filesystem::path checkpoints,
                                      const config::Checkpoint& settings, Handlers handlers)
     : loop_(loop),
       checkpoints_(std::move(checkpoints)),
-      retention_{settings.keep, settings.archive_h, settings.keep_files},
+      retention_{settings.keep, settings.archive_h, settings.keep_files, folders_of(checkpoints_, settings)},
       vote_limit_(settings.commit_s),
       handlers_(std::move(handlers)),
       worker_(loop, commit_shutdown_limit),

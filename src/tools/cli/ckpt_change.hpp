@@ -6,6 +6,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 namespace holdfast::tool {
 
@@ -55,6 +56,9 @@ struct PruneOrder {
   bool dry_run = false;
   bool json = false;
   bool force = false;  ///< although a job owns the run directory that has not said that it is over
+  /// In which files of other programs are removed, beside the run directory. What the run's settings say of
+  /// it may be somebody else's word.
+  std::vector<std::filesystem::path> files_in = {};
 };
 /// Removes what retention would, and remains of saves that were never committed. Refuses (usage) while a run
 /// may be alive.

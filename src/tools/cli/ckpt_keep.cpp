@@ -57,6 +57,8 @@ Retention retention_of(const PruneOrder& order, const std::optional<RunDir>& run
   }
   if (order.keep) retention.keep = retention.keep_files = *order.keep;
   if (order.archive_h) retention.archive_h = *order.archive_h;
+  retention.files_in = order.files_in;
+  if (run) retention.files_in.push_back(run->path);
   return retention;
 }
 

@@ -184,6 +184,13 @@ void add_keeping(CLI::App& ckpt, int& exit_code) {
         command.add_option("--keep", o.keep, "Newest checkpoints to keep")->check(CLI::Range(1, 1 << 30));
         command.add_option("--archive-h", o.archive_h, "Keep the first of every so many hours; 0: none")
             ->check(CLI::NonNegativeNumber);
+        command
+            .add_option(
+                "--files-in", o.files_in,
+                "Of other programs' checkpoints, remove files below this folder, too, and not only those in "
+                "the run directory; may be repeated")
+            ->type_name("FOLDER")
+            ->check(CLI::ExistingDirectory);
         command.add_flag("--dry-run", o.dry_run, "Print what would be removed, and change nothing");
         command.add_flag("--json", o.json, "Print JSON");
         command.add_flag("--force", o.force, "Also while a job may still own the run");

@@ -223,7 +223,7 @@ TEST_F(ProgramFiles, theyAreKnownByWhereTheyReallyAre) {
     fs::create_directory_symlink(step, latest);
     EXPECT_EQ(save_in(latest, std::stoi(step), {"rank-0"}).folder, (own / step).string());
   }
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), ElementsAre(10));
   EXPECT_THAT(files::list(own), ElementsAre("20", "latest"));
   fs::create_directories(own / "a/b");
   fs::create_directory_symlink(own / "a/b", own / "link");
@@ -348,7 +348,7 @@ TEST_F(ProgramFiles, whatWasWrittenAgainProvesNoDamage) {
   EXPECT_THROW(newest_sound_folder(checkpoints), WrittenAgain) << "so was that of 10";
   const std::vector<std::int64_t> on_record = {20, 10};
   EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(20, 10)) << "the program will see";
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 may be half of another one";
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), IsEmpty()) << "20 may be half of another one";
   flip(own / "20/state");
   EXPECT_THAT(judge(checkpoints, on_record, all_bytes).steps, ElementsAre(10)) << "it hides no damage";
   write_again(own / "latest", "abc");
@@ -365,7 +365,7 @@ TEST_F(ProgramFiles, aFileThatEachSaveWritesAgainKeepsNoneFromGoing) {
     fs::last_write_time(committed_path(checkpoints, std::stoi(step)) / manifest_file_name, then);
   }
   EXPECT_EQ(condition_of(committed_path(checkpoints, 30)).kind, Condition::Kind::unknown);
-  EXPECT_THAT(retain(checkpoints, {1, 0, 2}), ElementsAre(20, 10));
+  EXPECT_THAT(retain(checkpoints, {1, 0, 2, {base}}), ElementsAre(20, 10));
   EXPECT_THAT(files::list(own), ElementsAre("30", "40", "latest"));
 }
 
@@ -375,7 +375,7 @@ TEST_F(ProgramFiles, itsFilesGoOnlyWhereThatIsAskedFor) {
   EXPECT_TRUE(pin(checkpoints, 10));
   const Lease lease(committed_path(checkpoints, 20));
   write_file(own / "step-30/notes", "of somebody else");
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(30));
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), ElementsAre(30));
   EXPECT_THAT(committed_steps(checkpoints), ElementsAre(40, 20, 10));
   EXPECT_THAT(files::list(own / "step-30"), ElementsAre("notes"));
   EXPECT_THAT(problems(10), IsEmpty());
@@ -384,12 +384,12 @@ TEST_F(ProgramFiles, itsFilesGoOnlyWhereThatIsAskedFor) {
 
 TEST_F(ProgramFiles, itsFilesGoWithTheirFolders) {
   for (const std::int64_t step : {10, 20, 30}) save(step);
-  EXPECT_THAT(retain(checkpoints, {1, 0, 2}), ElementsAre(10));
+  EXPECT_THAT(retain(checkpoints, {1, 0, 2, {base}}), ElementsAre(10));
   EXPECT_THAT(files::list(own), ElementsAre("step-20", "step-30"));
   flip(file(30, 0));
-  EXPECT_THAT(retain(checkpoints, {1, 0, 2}), IsEmpty()) << "its size is right, and 20 stays";
+  EXPECT_THAT(retain(checkpoints, {1, 0, 2, {base}}), IsEmpty()) << "its size is right, and 20 stays";
   cut(file(30, 0), 1);
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 is the newest sound one";
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), IsEmpty()) << "20 is the newest sound one";
 }
 
 TEST_F(ProgramFiles, ofACopiedRunNoFileGoes) {
@@ -397,18 +397,18 @@ TEST_F(ProgramFiles, ofACopiedRunNoFileGoes) {
   const fs::path copy = folder.path() / "copy/checkpoints";
   fs::create_directories(copy.parent_path());
   fs::copy(checkpoints, copy, fs::copy_options::recursive);
-  EXPECT_THAT(retain(copy, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(retain(copy, {1, 0, 1, {base}}), ElementsAre(10));
   EXPECT_THAT(committed_steps(copy), ElementsAre(20));
   EXPECT_THAT(problems(10), IsEmpty());
   const fs::path link = folder.path() / "link";
   fs::create_directory_symlink(checkpoints, link);
-  EXPECT_THAT(retain(link, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(retain(link, {1, 0, 1, {base}}), ElementsAre(10));
   EXPECT_THAT(files::list(own), ElementsAre("step-20")) << "the same folder by another name";
 }
 
 TEST_F(ProgramFiles, filesThatAreStillNeededStay) {
   for (const std::int64_t step : {10, 20}) save_in(own, step, {"latest", "only-" + std::to_string(step)});
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), ElementsAre(10));
   EXPECT_THAT(files::list(own), ElementsAre("latest", "only-20"));
   EXPECT_THAT(problems(20), IsEmpty());
 }
@@ -418,7 +418,7 @@ TEST_F(ProgramFiles, filesThatWereMovedBehindALinkStay) {
   const fs::path archive = folder.path() / "archive";
   fs::rename(own / "step-10", archive);
   fs::create_directory_symlink(archive, own / "step-10");
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), ElementsAre(10));
   EXPECT_THAT(files::list(archive), ElementsAre("rank-0", "rank-1"));
   EXPECT_THAT(files::list(own), ElementsAre("step-10", "step-20"));
 }
@@ -426,16 +426,63 @@ TEST_F(ProgramFiles, filesThatWereMovedBehindALinkStay) {
 TEST_F(ProgramFiles, filesThatWereWrittenAgainStay) {
   for (const std::int64_t step : {10, 20}) save(step);
   write_again(file(10, 1), "somebody's");
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), ElementsAre(10));
   EXPECT_THAT(files::list(own / "step-10"), ElementsAre("rank-1")) << "it is somebody's next checkpoint";
+}
+
+/// A run that somebody hands over: its manifests may list any files, and have any time.
+TEST_F(ProgramFiles, filesThatAManifestOnlyClaimsStay) {
+  const fs::path precious = base / "precious";
+  const auto forged = [&](std::int64_t bytes) {
+    for (const std::int64_t step : {10, 20}) save(step);
+    fs::create_directories(precious);
+    write_file(precious / "thesis", "abc");
+    FilesManifest manifest =
+        parse_files_manifest(read_file(committed_path(checkpoints, 10) / manifest_file_name));
+    manifest.folder = precious.string();
+    manifest.files = {{"thesis", bytes, std::string(64, '0'), 0}};
+    const std::string text = to_text(manifest);
+    write_file(committed_path(checkpoints, 10) / manifest_file_name, text);
+    write_file(committed_path(checkpoints, 10) / commit_record_name,
+               to_text(commit_record_of(manifest, text, 1'795'000'000)));
+    fs::last_write_time(committed_path(checkpoints, 10) / manifest_file_name,
+                        fs::file_time_type::clock::now() + std::chrono::hours(1));
+  };
+  const auto is_there = [&] { return fs::exists(precious / "thesis"); };
+  forged(999);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), ElementsAre(10));
+  EXPECT_TRUE(is_there()) << "it never had that size";
+  forged(3);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_TRUE(is_there()) << "nobody has named a folder";
+  forged(3);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base / "run", base / "pre"}}), ElementsAre(10));
+  EXPECT_TRUE(is_there()) << "it is elsewhere";
+  if (::geteuid() == 0) {
+    forged(3);
+    ASSERT_EQ(::chown((precious / "thesis").c_str(), 61001, 0), 0);
+    EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), ElementsAre(10));
+    EXPECT_TRUE(is_there()) << "it is another user's";
+    ASSERT_EQ(::chown((precious / "thesis").c_str(), 0, 0), 0);
+  }
+  forged(3);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {precious}}), ElementsAre(10));
+  EXPECT_FALSE(is_there()) << "whoever names the folder asks for it";
+}
+
+TEST_F(ProgramFiles, ofADamagedOneAllFilesStay) {
+  for (const std::int64_t step : {10, 20}) save(step);
+  cut(file(10, 1), 1);
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), ElementsAre(10));
+  EXPECT_THAT(files::list(own / "step-10"), ElementsAre("rank-0", "rank-1"));
 }
 
 TEST_F(ProgramFiles, nothingGoesWhileWhatStaysCannotBeRead) {
   for (const std::int64_t step : {10, 20, 30}) save(step);
   fs::rename(committed_path(checkpoints, 20) / manifest_file_name, folder.path() / "aside");
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 may list the files of 10";
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), IsEmpty()) << "20 may list the files of 10";
   fs::rename(folder.path() / "aside", committed_path(checkpoints, 20) / manifest_file_name);
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(20, 10));
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), ElementsAre(20, 10));
 }
 
 TEST_F(ProgramFiles, nothingGoesWhileTheManifestOfWhatStaysIsDamaged) {
@@ -443,24 +490,24 @@ TEST_F(ProgramFiles, nothingGoesWhileTheManifestOfWhatStaysIsDamaged) {
   fs::last_write_time(own / "of-all", fs::last_write_time(own / "only-10"));
   EXPECT_TRUE(pin(checkpoints, 20));
   damage_manifest(20);
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "20 may list the files of 10";
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), IsEmpty()) << "20 may list the files of 10";
   EXPECT_TRUE(unpin(checkpoints, 20));
   damage_manifest(20);
   damage_manifest(30);
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), IsEmpty()) << "30 is newer than what stays";
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), IsEmpty()) << "30 is newer than what stays";
   damage_manifest(30);
   damage_manifest(20);
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(20, 10)) << "20 does not stay";
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), ElementsAre(20, 10)) << "20 does not stay";
   EXPECT_THAT(files::list(own), ElementsAre("of-all", "only-20", "only-30")) << "nobody knows what 20 listed";
 }
 
 TEST_F(ProgramFiles, onlyFoldersOfACheckpointGoWithIt) {
   const fs::path side = own / "by-step", flat = folder.path() / "flat";
   for (const char* step : {"10", "20"}) save_in(side / step, std::stoi(step), {"a/b", "c"});
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), ElementsAre(10));
   EXPECT_THAT(files::list(side), ElementsAre("20"));
   save_in(flat, 30, {"a/only-30"});
-  EXPECT_THAT(retain(checkpoints, {1, 0, 1}), ElementsAre(20));
+  EXPECT_THAT(retain(checkpoints, {1, 0, 1, {base}}), ElementsAre(20));
   EXPECT_TRUE(fs::is_empty(side / "20")) << "where a program saves is not ours to remove";
   EXPECT_THAT(files::list(flat / "a"), ElementsAre("only-30"));
 }
@@ -472,7 +519,7 @@ TEST_F(ProgramFiles, eachKindHasItsOwnRetention) {
     testing::save(checkpoints, whole, step, {1, 1}, even_layout(whole.tensors, 1), 9);
   }
   EXPECT_THAT(retain(checkpoints, {1, 0}), ElementsAre(15));
-  EXPECT_THAT(retain(checkpoints, {9, 0, 1}), ElementsAre(10));
+  EXPECT_THAT(retain(checkpoints, {9, 0, 1, {base}}), ElementsAre(10));
   EXPECT_THAT(committed_steps(checkpoints), ElementsAre(25, 20));
 }
 
