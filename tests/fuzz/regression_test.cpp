@@ -69,5 +69,22 @@ TEST(FuzzRegression, sentencePieceModels) {
   EXPECT_GE(run_all(tests / "fuzz/corpus/sentencepiece", try_sentencepiece), 4);
 }
 
+TEST(FuzzRegression, runDirectories) { EXPECT_GE(run_all(tests / "fuzz/corpus/run", try_run), 3); }
+TEST(FuzzRegression, ledgers) { EXPECT_GE(run_all(tests / "fuzz/corpus/ledger", try_ledger), 2); }
+TEST(FuzzRegression, foldersOfCheckpoints) {
+  EXPECT_GE(run_all(tests / "fuzz/corpus/checkpoints", try_checkpoints), 3);
+}
+TEST(FuzzRegression, flightRecords) { EXPECT_GE(run_all(tests / "fuzz/corpus/flight", try_flight), 2); }
+TEST(FuzzRegression, hostlists) { EXPECT_GE(run_all(tests / "fuzz/corpus/hostlist", try_hostlist), 4); }
+TEST(FuzzRegression, choicesOfAlgorithms) { EXPECT_GE(run_all(tests / "fuzz/corpus/tuning", try_tuning), 2); }
+TEST(FuzzRegression, clusterFiles) {
+  EXPECT_GE(run_all(fs::path(HOLDFAST_SOURCE_DIR) / "configs/clusters", try_cluster), 2);
+  EXPECT_GE(run_all(tests / "fuzz/corpus/cluster", try_cluster), 1);
+}
+TEST(FuzzRegression, jobFiles) {
+  EXPECT_GE(run_all(fs::path(HOLDFAST_SOURCE_DIR) / "configs/jobs", try_job), 2);
+  EXPECT_GE(run_all(tests / "fuzz/corpus/job", try_job), 1);
+}
+
 }  // namespace
 }  // namespace holdfast::fuzz

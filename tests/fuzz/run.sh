@@ -3,16 +3,18 @@
 #
 #   tests/fuzz/run.sh BUILD [SECONDS [NAME...]]   SECONDS of each (default 600); NAME: manifest, vote, safetensors,
 #                                                 hf_config, adapter_config, message, session, channel, seal,
-#                                                 mover_request, bulk, jinja, tokenizer, sentencepiece
+#                                                 mover_request, bulk, jinja, tokenizer, sentencepiece, run,
+#                                                 ledger, checkpoints, flight, hostlist, tuning, cluster, job
 #
 # BUILD is a build tree with HOLDFAST_FUZZ=ON and clang. What is found stays in BUILD/fuzz/NAME: fix it, and put the
 # input into tests/fuzz/corpus/NAME, which the test fuzz_regression_test runs ever after.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-(($# >= 1)) || { sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+(($# >= 1)) || { sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
 build=$(cd "$1" && pwd) seconds=${2:-600}
 shift $(($# < 2 ? $# : 2))
-(($#)) || set -- manifest vote safetensors hf_config adapter_config message session channel seal mover_request bulk jinja tokenizer sentencepiece
+(($#)) || set -- manifest vote safetensors hf_config adapter_config message session channel seal mover_request bulk jinja tokenizer sentencepiece \
+  run ledger checkpoints flight hostlist tuning cluster job
 
 status=0
 for name; do

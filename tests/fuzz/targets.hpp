@@ -35,5 +35,23 @@ void try_jinja(std::string_view bytes);
 void try_tokenizer(std::string_view bytes);
 /// A SentencePiece model.
 void try_sentencepiece(std::string_view bytes);
+/// A run directory, as `status` and `report` read it: two files of the event log, metrics.jsonl, result.json
+/// and plan.json, with NULs between them.
+void try_run(std::string_view bytes);
+/// The file of a node in a ledger.
+void try_ledger(std::string_view bytes);
+/// A folder of checkpoints, as the verbs look at it: manifest.json and commit.json of its only checkpoint,
+/// and the record of durable steps beside it, with NULs between them.
+void try_checkpoints(std::string_view bytes);
+/// A rank's flight record, or two copies of it, one after the other.
+void try_flight(std::string_view bytes);
+/// A list of hosts.
+void try_hostlist(std::string_view bytes);
+/// A tuning.json.
+void try_tuning(std::string_view bytes);
+/// A cluster file.
+void try_cluster(std::string_view bytes);
+/// A job file, or a run's config.toml.
+void try_job(std::string_view bytes);
 
 }  // namespace holdfast::fuzz
