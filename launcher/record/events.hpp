@@ -464,6 +464,21 @@ struct Straggler {
                  required("evidence", &Straggler::evidence));
 };
 
+struct PartnerCopies {
+  static constexpr About about{
+      "partner_copies", Chapter::nodes,
+      "news of whether a node's [snapshot buffers](protocol.md#snapshot-buffers) are copied to its partner"};
+  int attempt = 0;
+  std::string node;
+  bool on = false;
+  std::string evidence;
+
+  static constexpr auto fields =
+      std::tuple(required("attempt", &PartnerCopies::attempt), required("node", &PartnerCopies::node),
+                 required("on", &PartnerCopies::on, "they are"),
+                 expected("evidence", &PartnerCopies::evidence, "why not"));
+};
+
 struct PaceKnown {
   static constexpr About about{"pace", Chapter::nodes, "how long phases take, for the next leader"};
   int attempt = 0;
@@ -632,10 +647,10 @@ using Event =
                  events::RankExited, events::AttemptEnded, events::FinalState, events::NodeLost,
                  events::NodeReturned, events::NodeSuspected, events::EvictionOrdered, events::NodeEvicted,
                  events::SparePromoted, events::RunShrunk, events::RunGrown, events::SpareHealth,
-                 events::FindingShared, events::Straggler, events::PaceKnown, events::SilentCorruption,
-                 events::CheckpointDurable, events::CheckpointDropped, events::CheckpointDamaged,
-                 events::CheckpointsRemoved, events::Paused, events::Resumed, events::Drain,
-                 events::OrderHeard, events::RunFinished, UnknownEvent>;
+                 events::FindingShared, events::Straggler, events::PartnerCopies, events::PaceKnown,
+                 events::SilentCorruption, events::CheckpointDurable, events::CheckpointDropped,
+                 events::CheckpointDamaged, events::CheckpointsRemoved, events::Paused, events::Resumed,
+                 events::Drain, events::OrderHeard, events::RunFinished, UnknownEvent>;
 
 /// A line of the event log.
 struct LogEntry {

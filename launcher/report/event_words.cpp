@@ -36,6 +36,10 @@ struct InWords {
     return fmt::format("rank {} on {} takes {:.2f} times as long as the others: {}", e.rank, e.node, e.ratio,
                        e.evidence);
   }
+  std::string operator()(const events::PartnerCopies& e) const {
+    return e.on ? fmt::format("snapshot buffers of {} are copied to its partner again", e.node)
+                : fmt::format("copies of the snapshot buffers of {} are off: {}", e.node, e.evidence);
+  }
   std::string operator()(const events::SilentCorruption& e) const {
     return fmt::format("silent corruption at step {} ({}): {}", e.step, e.check, e.evidence);
   }

@@ -99,6 +99,12 @@ class Fold {
     s.slow[e.node] = e.evidence;
     mark(e.node, NodeMark::What::slow);
   }
+  void operator()(const events::PartnerCopies& e) const {
+    if (e.on)
+      s.copies_off.erase(e.node);
+    else
+      s.copies_off[e.node] = e.evidence;
+  }
   void operator()(const events::PaceKnown& e) const {
     for (const auto& [phase, known] : e.phases) s.pace[phase] = known;
     if (e.phases.contains(silence_pace)) s.unjudged_s = 0;
@@ -200,6 +206,7 @@ void Fold::operator()(const events::AttemptPlanned& e) const {
   s.attempts.push_back(std::move(a));
   s.commit_outcomes.clear();
   s.heard.clear();
+  s.copies_off.clear();
   s.final_state.reset();  // of a run that is continued
 }
 

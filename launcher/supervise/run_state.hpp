@@ -75,8 +75,9 @@ struct RunState {
   std::vector<AttemptRecord> attempts;
   std::set<std::string> lost;      ///< nodes that may not be used
   std::set<std::string> suspects;  ///< nodes that were lost once and came back, or failed twice: used last
-  std::map<std::string, std::string> slow;  ///< nodes that slowed the others down: the newest evidence
-  std::set<std::string> evicted;            ///< of the lost ones: they may answer, and stay out all the same
+  std::map<std::string, std::string> slow;        ///< nodes that slowed the others down: the newest evidence
+  std::map<std::string, std::string> copies_off;  ///< nodes without copies at their partners, and why
+  std::set<std::string> evicted;  ///< of the lost ones: they may answer, and stay out all the same
   std::map<std::string, std::string> evicting;  ///< nodes that leave once the ranks have saved, and why
   std::optional<double> evicting_since;         ///< Unix seconds
   std::map<std::string, std::set<std::string>> evictions;  ///< sign -> nodes that it has evicted in this job

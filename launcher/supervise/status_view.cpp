@@ -320,6 +320,8 @@ std::string status_text(const StatusFacts& f) {
   if (!s.suspects.empty())
     text += fmt::format("suspects    {}\n", joined({s.suspects.begin(), s.suspects.end()}, ""));
   for (const auto& [node, why] : s.slow) text += fmt::format("slow        {}\n", why);
+  for (const auto& [node, why] : s.copies_off)
+    text += fmt::format("copies      are off on {}: {}\n", node, why);
   for (const auto& [check, words] : s.shared_findings)
     text += fmt::format("most nodes  {} on {}; it counts for none of them\n", check, words);
   for (const auto& [node, why] : unfit(s)) text += fmt::format("unfit       {} {}\n", node, why);
@@ -355,6 +357,7 @@ json status_json(const StatusFacts& f) {
   j["suspects"] = f.state.suspects, j["slow"] = f.state.slow, j["unfit"] = unfit(f.state),
   j["failures"] = f.state.failures, j["records"] = records(f.state);
   j["warnings"] = warned(f.state), j["shared_findings"] = f.state.shared_findings;
+  j["copies_off"] = f.state.copies_off;
   j["paused"] = f.state.paused, j["orders_taken"] = f.state.heard;
   j["unjudged_s"] = f.state.unjudged_s;
   j["saves_dropped"] = f.state.dropped, j["saves_dropped_why"] = f.state.dropped_why;

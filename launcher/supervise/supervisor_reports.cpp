@@ -35,6 +35,9 @@ void Supervisor::agent_here(int n, const control::Beat& beat) {
     slow_.computed(move.rank, move.step, move.compute_s);
   }
   if (stage_ == Stage::gathering || !state_.attempt_live()) return;
+  const auto off = state_.copies_off.find(name(n));
+  if ((off == state_.copies_off.end()) != beat.copies_off.empty())
+    record(events::PartnerCopies{attempt(), name(n), beat.copies_off.empty(), beat.copies_off});
   const auto& live = state_.attempts.back();
   if (live.restored && !live.first_step_at && attempt_.step_of(0) > live.restored->step)
     record(events::FirstStep{live.number, attempt_.step_of(0)});

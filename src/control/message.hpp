@@ -203,6 +203,9 @@ struct Beat {
   std::string node;
   int attempt = 0;                  ///< highest attempt this agent has heard of
   std::vector<RankProgress> ranks;  ///< live ranks of that attempt on this node
+  /// Why snapshot buffers of this node are not copied to its partner node now; empty: they are, if there are
+  /// any.
+  std::string copies_off = {};
 };
 struct LeaderBeat {
   int term = 0;

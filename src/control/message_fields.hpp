@@ -325,6 +325,7 @@ void fields(auto& f, Is<Beat> auto& m) {
   f("node", m.node, a_name);
   f("attempt", m.attempt, a_count);
   f("ranks", m.ranks, up_to(max_local_ranks, Object{}));
+  f("copies_off", m.copies_off, a_text);
 }
 
 template <>

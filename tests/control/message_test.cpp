@@ -195,7 +195,7 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
       {"order", {{"id", text(64)}, {"verb", name}, {"node", text(256)}, {"by", text(12288)}}},
       {"order_taken", {{"id", text(64)}, {"taken", truth}, {"says", text(3 << 20)}, {"again", truth}}},
       {"commit_outcome", {{"attempt", count}, {"step", step}, {"durable", truth}, {"why", text(12288)}}},
-      {"beat", {{"node", text(256)}, {"attempt", count}, {"ranks", list(4096)}}},
+      {"beat", {{"node", text(256)}, {"attempt", count}, {"ranks", list(4096)}, {"copies_off", text(12288)}}},
       {"leader_beat", {{"term", count}}},
       {"clear", {{"term", count}, {"attempt", count}}},
       {"sealed", {{"rank", rank_field}, {"attempt", count}, {"step", step}}},

@@ -71,6 +71,7 @@ class FakeCluster {
     std::string fetches = {};                       ///< why it cannot fetch a state; empty: it can
     bool full = false;                              ///< that is because it has no room for one
     bool fetches_long = false;                      ///< it has not answered yet
+    std::string copies_off = {};                    ///< why its mover makes none
     bool dumps = true;                              ///< it says what a rank's stacks are when it is asked
     std::optional<control::NodeHealth> health =
         control::NodeHealth{};  ///< what its checks find: nothing; not set: they do not come to an end
@@ -243,7 +244,7 @@ class FakeCluster {
 
   control::Beat beat_of(int n) {
     const Agent& a = agent(n);
-    control::Beat beat{roster.nodes[n].name, a.attempt, {}};
+    control::Beat beat{roster.nodes[n].name, a.attempt, {}, a.copies_off};
     for (const auto& [number, r] : a.ranks)
       if (r.attempt == a.attempt && !r.status) beat.ranks.push_back({number, r.attempt, r.step, r.phase});
     return beat;

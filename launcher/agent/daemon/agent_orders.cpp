@@ -28,7 +28,8 @@ void Agent::tell_leader(const Message& message) {
 
 Beat Agent::beat() const {
   const int attempt = leadership_.attempt();
-  return {node_, attempt, ranks_.live(attempt)};
+  const Mover* mover = system_.mover();
+  return {node_, attempt, ranks_.live(attempt), mover ? mover->copies_off() : ""};
 }
 
 // --- messages of the leader ---

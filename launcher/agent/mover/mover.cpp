@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <stop_token>
+#include <thread>
 
 #include "launcher/agent/mover/generation_files.hpp"
 #include "launcher/agent/mover/interruptible.hpp"
@@ -34,6 +35,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr Millis rest_after_failure{30000};  // a partner that does not answer must not hold up every step
+constexpr Millis off_at_least{60000};        // as others are told: no news at every change
+constexpr Millis crowded_limit{2000}, between_tries{50};
 
 /// The rank waits at its seal until this is written: then its state is at the partner, or it is not to be had
 /// there.
@@ -61,6 +64,28 @@ std::set<int> ranks_in(const fs::path& folder) {
 std::string text_or_nothing(const fs::path& path) {
   return files::is_there(path) ? files::read_text(path) : std::string();
 }
+
+/// A connection to another mover, which ends when it is given up. Where others open many, the mover may close
+/// this one before it has proved itself: then it is tried again, for a short time.
+class MoverLine {
+ public:
+  MoverLine(const Mover::Place& to, const control::Key& key, const std::stop_token& given_up) {
+    for (const auto limit = Deadline::in(crowded_limit); !stream_;) try {
+        files::Fd socket = control::connect_to(to.hosts, to.port);
+        ends_.emplace(given_up, socket.get());
+        stream_ = std::make_unique<BulkStream>(std::move(socket), control::Session::End::client, key);
+      } catch (const Error&) {
+        if (!ends_ || limit.passed() || given_up.stop_requested()) throw;  // it cannot be reached at all
+        ends_.reset();
+        std::this_thread::sleep_for(between_tries);
+      }
+  }
+  BulkStream& stream() const { return *stream_; }
+
+ private:
+  std::unique_ptr<BulkStream> stream_;
+  std::optional<Interruptible> ends_;
+};
 
 }  // namespace
 
@@ -94,6 +119,8 @@ struct Mover::State {
   std::map<int, std::pair<int, std::int64_t>> copied;  ///< by rank: (attempt, step) that its partner has
   std::set<int> queued;                                ///< ranks whose newest state is to be copied
   std::optional<Clock::time_point> rests_until;        ///< after a failure
+  std::optional<Clock::time_point> failed_at;          ///< the last of them ...
+  std::string failed_by;                               ///< ... in words
   std::map<int, Fetch> fetches;                        ///< of the last request, by rank
 
   void copy(int rank);
@@ -112,6 +139,7 @@ void Mover::State::begin(const Attempt& next) {
   attempt = next;
   copied.clear();
   rests_until.reset();
+  failed_at.reset();
   attempt_over.request_stop();
   attempt_over = std::stop_source();
 }
@@ -154,7 +182,9 @@ void Mover::State::copy(int rank) {
     if (over.stop_requested()) return;  // that partner is none any more
     if (!rests_until)
       log::warn("the buffers of rank {} are not copied to the partner node: {}", rank, error.what());
-    rests_until = Clock::now() + rest_after_failure;
+    failed_at = Clock::now();
+    failed_by = error.what();
+    rests_until = *failed_at + rest_after_failure;
   }
   try {
     deal_with(folder / folder_name(rank, false), newest->seal.attempt, newest->seal.step);
@@ -186,9 +216,8 @@ void Mover::State::copy_to_partner(int rank, const Attempt& now, const std::stop
                                    const Newest& newest) {
   if (has_copy(rank, newest.seal)) return;
   lower_priority_of_thread();
-  files::Fd socket = control::connect_to(now.partner.hosts, now.partner.port);
-  const Interruptible interruptible(over, socket.get());
-  BulkStream stream(std::move(socket), control::Session::End::client, key);
+  const MoverLine line(now.partner, key, over);
+  BulkStream& stream = line.stream();
   const auto held = lock_generation(newest.generation, LOCK_SH, over);  // its rank waits before it writes
   const auto seal = read_seal(newest.generation);
   if (!seal) return;  // a newer one follows
@@ -234,9 +263,8 @@ void Mover::State::fetch(const Fetch& what) const {
   for (const auto& there : known)
     if (there && there->is(what.step, what.attempt)) return;
   const auto given_up = what.given_up.get_token();
-  files::Fd socket = control::connect_to(what.source.from.hosts, what.source.from.port);
-  const Interruptible interruptible(given_up, socket.get());
-  BulkStream stream(std::move(socket), control::Session::End::client, key);
+  const MoverLine line(what.source.from, key, given_up);
+  BulkStream& stream = line.stream();
   stream.send(to_text(GetRequest{what.source.rank, what.step, what.attempt}));
   const auto seal = consent_of(stream.receive()).seal;
   if (!seal || !seal->is(what.step, what.attempt)) throw not_moved("the other mover sends another state");
@@ -273,6 +301,13 @@ Mover::~Mover() {
 }
 
 fs::path Mover::folder_of(int rank) const { return state_->folder / folder_name(rank, false); }
+
+std::string Mover::copies_off() const {
+  const std::scoped_lock held(state_->mutex);
+  const auto& failed = state_->failed_at;
+  const bool off = failed && (state_->rests_until || Clock::now() < *failed + off_at_least);
+  return off ? state_->failed_by : "";
+}
 
 std::int64_t Mover::memory_bytes() const {
   struct statvfs facts {};

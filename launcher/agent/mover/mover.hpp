@@ -72,6 +72,9 @@ class Mover {
   /// Of the file system that the buffers lie in, used or not; 0: it does not say.
   std::int64_t memory_bytes() const;
   std::vector<control::SealedState> sealed() const;
+  /// Why there are no copies at present, and for a minute after that, which news of it must not outrun; "":
+  /// nothing has failed.
+  std::string copies_off() const;
 
   /// What the attempt cannot come back from is removed, to make room; copies of the one before and fetches
   /// are given up.

@@ -340,6 +340,23 @@ TEST(Status, AContinuedRunHasNoFinalStateYet) {
   EXPECT_TRUE(status_json(facts)["final_step"].is_null());
 }
 
+TEST(Status, SaysWhereCopiesAreOffAndWhy) {
+  auto events = a_loss();
+  events.push_back({{"event", "partner_copies"},
+                    {"attempt", 2},
+                    {"node", "dgx002"},
+                    {"on", false},
+                    {"evidence", "the other end is gone"},
+                    {"unix", 1034.0}});
+  StatusFacts facts{"quickstart", 100, story(events), 1, example()};
+  EXPECT_THAT(status_text(facts), HasSubstr("copies      are off on dgx002: the other end is gone\n"));
+  EXPECT_EQ(status_json(facts)["copies_off"]["dgx002"], "the other end is gone");
+  events.push_back(
+      {{"event", "partner_copies"}, {"attempt", 2}, {"node", "dgx002"}, {"on", true}, {"unix", 1095.0}});
+  facts.state = story(events);
+  EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("copies ")));
+}
+
 TEST(StatusGolden, Texts) {
   StatusFacts facts{"quickstart", 100, {}};
   std::string text = status_text(facts);

@@ -98,6 +98,33 @@ TEST(FirstChecks, AFindingOfMostNodesThatComesLateTakesBackWhatWasSaidOfEach) {
   EXPECT_TRUE(c.replayed().pasts["n4"].score(c.now + FakeCluster::unix_offset).clean());
 }
 
+TEST(PartnerCopies, ThatAreOffAreSaidOnceAndSoIsTheirReturn) {
+  FakeCluster c({.slots = 3, .spares = 1});
+  ASSERT_TRUE(c.training(1));
+  EXPECT_THAT(c.all("partner_copies"), IsEmpty());
+  c.agent(1).copies_off = "the other end is gone";
+  c.run(3);
+  ASSERT_EQ(c.all("partner_copies").size(), 1u);
+  EXPECT_EQ(c.last("partner_copies")["node"], "n1");
+  EXPECT_EQ(c.last("partner_copies")["on"], false);
+  EXPECT_EQ(c.last("partner_copies")["evidence"], "the other end is gone");
+  c.new_leader(0);
+  c.run(3);
+  EXPECT_EQ(c.all("partner_copies").size(), 1u) << "the next leader knows it";
+  EXPECT_EQ(c.replayed().copies_off.at("n1"), "the other end is gone");
+  c.agent(1).copies_off = "";
+  c.run(3);
+  ASSERT_EQ(c.all("partner_copies").size(), 2u);
+  EXPECT_EQ(c.last("partner_copies")["on"], true);
+  EXPECT_TRUE(c.replayed().copies_off.empty());
+  c.agent(2).copies_off = "the other end is gone";
+  c.run(3);
+  c.agent(2).copies_off = "";
+  c.kill(2);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_TRUE(c.replayed().copies_off.empty()) << "other nodes, other partners";
+}
+
 TEST(FirstChecks, NoneWhereTheyAreTurnedOff) {
   test::Shape setup{.slots = 3, .spares = 2};
   setup.limits.check_spares_s = 0;

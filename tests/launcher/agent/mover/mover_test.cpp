@@ -78,6 +78,12 @@ class StandIn {
 
   explicit StandIn(const control::Key& secret) : key_(mover_key(secret)), listener_(control::listen_on(0)) {}
   Mover::Place place() const { return {{"127.0.0.1"}, control::port_of(listener_.get())}; }
+  /// Ends the next connection before its handshake.
+  void turn_away() const {
+    pollfd waiting{listener_.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&waiting, 1, patience_ms), 1);
+    files::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  }
   /// The next request; null: none came.
   std::unique_ptr<Asked> next() {
     pollfd waiting{listener_.get(), POLLIN, 0};
@@ -161,6 +167,34 @@ TEST_F(MoverTest, ARankDoesNotWaitForAPartnerThatIsNotThere) {
   sealed_by_rank(a, 3, 1, 13, 2, "y");
   a.mover->copy(3);
   EXPECT_TRUE(soon([&] { return is_dealt_with(a, 3, "2 13\n"); })) << "none is tried for a while";
+  EXPECT_NE(a.mover->copies_off(), "");
+  a.mover->begin({3, b.place(), {3}, -1, 0});
+  EXPECT_EQ(a.mover->copies_off(), "") << "another partner";
+}
+
+TEST_F(MoverTest, AConnectionThatStrangersCrowdOutIsTriedAgain) {
+  StandIn partner(secret);
+  sealed_by_rank(a, 3, 0, 12, 2, "x");
+  a.mover->begin({2, partner.place(), {3}, -1, 0});
+  a.mover->copy(3);
+  partner.turn_away(), partner.turn_away();
+  const auto asked = partner.next();
+  ASSERT_TRUE(asked);
+  asked->take_copy();
+  EXPECT_TRUE(soon([&] { return is_dealt_with(a, 3, "2 12\n"); }));
+  EXPECT_EQ(a.mover->copies_off(), "");
+}
+
+TEST_F(MoverTest, SilentConnectionsStopNoCopy) {
+  std::vector<std::unique_ptr<control::test::RawSocket>> silent;
+  for (int i = 0; i < 64; ++i)
+    silent.push_back(std::make_unique<control::test::RawSocket>(control::TcpAddress{"", b.mover->port()}));
+  sealed_by_rank(a, 3, 0, 12, 2, "x");
+  a.mover->begin({2, b.place(), {3}, -1, 0});
+  a.mover->copy(3);
+  EXPECT_TRUE(soon([&] { return is_dealt_with(a, 3, "2 12\n"); }));
+  EXPECT_EQ(a.mover->copies_off(), "");
+  EXPECT_EQ(b.mover->sealed().size(), 1u);
 }
 
 TEST_F(MoverTest, CopiesWhatIsSealedAndFetchesItBack) {
