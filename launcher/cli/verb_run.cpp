@@ -11,6 +11,7 @@
 #include "slurm/tools.hpp"
 #include "src/base/descriptors.hpp"
 #include "src/base/error.hpp"
+#include "src/base/hide_memory.hpp"
 #include "src/base/lock_pages.hpp"
 #include "src/base/log.hpp"
 #include "src/base/own_run.hpp"
@@ -57,6 +58,7 @@ void add_run(CLI::App& app, int& exit_code) {
       ->type_name("RUN_DIR | JOB.toml");
   verb->callback([job, &exit_code] {
     log::start_in_background("run");
+    hide_memory();
     lock_all_pages();  // its program lies on shared storage
     raise_descriptor_limit();
     slurm::find_tools();
@@ -91,6 +93,7 @@ void add_agent(CLI::App& app, int& exit_code) {
   verb->add_option("--scratch", options->scratch, "Its folder in the memory of the node")->group("");
   verb->add_flag("--serve", options->serve, "Be the serving process, which the guardian starts")->group("");
   verb->callback([options, &exit_code] {
+    hide_memory();
     if (options->node.empty()) options->node = slurm::job_env().node;
     if (options->serve) {
       exit_code = serve_node(*options);

@@ -234,6 +234,10 @@ std::vector<std::string> PmixServer::environment_of(int rank) const {
   // Open MPI 4.1 takes itself for the only rank where it sees no launcher that it knows, PMIx or not. Without
   // this component it does not.
   std::vector<std::string> out = {"OMPI_MCA_schizo=^orte"};
+  // The segments by which ranks of a node talk, of Open MPI 4 and 5: by themselves they lie in /dev/shm,
+  // where those of ranks that were killed together with this process would stay.
+  for (const char* part : {"vader", "sm"})
+    out.push_back(fmt::format("OMPI_MCA_btl_{}_backing_directory={}", part, job_.folder.string()));
   for (char** entry = theirs; entry && *entry; ++entry) {
     out.emplace_back(*entry);
     std::free(*entry);

@@ -35,7 +35,7 @@ class PmixServer {
 
   /// Throws Error when libpmix cannot start. `requests` must outlive this.
   PmixServer(const PmixJob& job, const PmixRequests& requests);
-  /// Removes what libpmix and the ranks leave in the folder and in /dev/shm.
+  /// Removes what libpmix and the ranks leave in the folder.
   ~PmixServer();
   PmixServer(const PmixServer&) = delete;
   PmixServer& operator=(const PmixServer&) = delete;

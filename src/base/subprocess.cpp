@@ -56,6 +56,7 @@ bool lacks_interpreter(const char* script, StartFailure& failure) {
 [[noreturn]] void child_main(const Command& command, Streams streams, char* const* places, char* const* argv,
                              char* const* environment, int report, pid_t parent, const rlimit& descriptors) {
   // Only async-signal-safe calls from here on: the parent may have threads.
+  ::prctl(PR_SET_DUMPABLE, 1);  // whose it is shows in /proc, also while it waits for storage
   auto fail = [report](StartFailure::Step step, const char* path) {
     StartFailure failure{errno, step};
     std::strncpy(failure.path, path, sizeof failure.path - 1);

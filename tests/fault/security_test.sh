@@ -36,6 +36,8 @@ case_security() {
     "exec 3<>/dev/tcp/$address/$port; (yes hello | head -c 100000000 >&3) 2>/dev/null; timeout 30 cat <&3 >/dev/null 2>&1; ((\$? != 124))"
   check "and on one that says nothing" intruder "$node" timeout 60 bash -c "exec 3<>/dev/tcp/$address/$port; cat <&3 >/dev/null"
   holds_silent_connections "$node" "$address" "$port" "$agent"
+  check "its environment shows whose a rank is" mini exec --node "$node" --chdir / grep -qz HOLDFAST_RANK "/proc/$(on "$node" pgrep -n holdfast-train)/environ"
+  check "an agent shows nothing, also to processes of its user" denied mini exec --node "$node" --chdir / head -c 1 "/proc/$agent/environ"
   check "the agent is the same" equal "$(on "$node" pgrep -n -f '^[^ ]*holdfast agent')" "$agent"
   check "and no larger (kB)" at_least $((before + 16384)) "$(resident "$node" "$agent")"
   check "faults are not taken: drill.allowed is false" denied mini exec holdfast inject "/shared/home/$run" "$node" kill_agent

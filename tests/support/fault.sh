@@ -68,7 +68,7 @@ nothing_stays() {
     on "$node" find /dev/shm -name 'holdfast-*' -exec find {} + | sed 's/^/# /'
   done
 }
-nothing_stays_on() { [[ -z $(on "$1" find /dev/shm -name 'holdfast-*') ]]; }
+nothing_stays_on() { [[ -z $(on "$1" find /dev/shm -name 'holdfast-*' -o -name 'vader_segment.*' -o -name 'sm_segment.*') ]]; }
 # came_back_from ATTEMPT LEVEL: that attempt (from 1) restored its state from LEVEL.
 came_back_from() {
   check "$run: attempt $1 restored from level $2" equal "$(result "$run" ".attempts[$1 - 1].restored_from.level")" "$2"

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <pwd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 struct PortHolder {
   uid_t user = 0;
   std::string socket;                  ///< "socket:[INODE]"
-  int pid = 0;                         ///< 0: another user's process, which we cannot see
+  int pid = 0;                         ///< 0: we cannot see which one: another user's, or an agent
   std::vector<std::string> arguments;  ///< of the process
 };
 
@@ -74,12 +75,22 @@ std::string text_of(int port) {
                      holder->pid, who);
 }
 
+bool are_of_agent(const std::vector<std::string>& arguments, const RunDir& run, const std::string& node) {
+  const std::vector<std::string> agents = {"agent", run.path.string(), "--node", node};
+  return std::search(arguments.begin(), arguments.end(), agents.begin(), agents.end()) != arguments.end();
+}
+
 bool held_by_agent_of(const RunDir& run, const std::string& node, int port) {
   const auto holder = holder_of(port);
-  if (!holder) return false;
-  const std::vector<std::string> agents = {"agent", run.path.string(), "--node", node};
-  return std::search(holder->arguments.begin(), holder->arguments.end(), agents.begin(), agents.end()) !=
-         holder->arguments.end();
+  if (!holder || holder->pid != 0) return holder && are_of_agent(holder->arguments, run, node);
+  if (holder->user != ::geteuid()) return false;
+  // Agents show no process of their user what they have open (hide_memory.hpp), but their arguments.
+  const std::string self = std::to_string(::getpid()), guardian = std::to_string(::getppid());
+  const auto names = files::list("/proc");
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name.find_first_not_of("0123456789") == std::string::npos && name != self && name != guardian &&
+           are_of_agent(arguments_of(fs::path("/proc") / name), run, node);
+  });
 }
 
 bool can_listen_on(int port) {

@@ -46,18 +46,13 @@ class Pmix : public testing::Test {
       hub_.begin(attempt);
       for (int n = 0; n < nodes; ++n) listen(n);
     });
-    for (int n = 0; n < nodes; ++n) {
-      std::filesystem::create_directory(shm_of(n));
-      nodes_[n].pid = spawn(server_of(n));
-    }
+    for (int n = 0; n < nodes; ++n) nodes_[n].pid = spawn(server_of(n));
   }
   void TearDown() override {
     for (const Node& node : nodes_)
       if (node.pid > 0) ::kill(node.pid, pmix_end_signal());
     for (const Node& node : nodes_) EXPECT_EQ(status_of(node.pid), 0);
     for (int n = 0; n < nodes; ++n) EXPECT_FALSE(files::is_there(folder_of(n)));
-    for (int n = 0; n < nodes; ++n)
-      EXPECT_TRUE(files::list(shm_of(n)).empty()) << files::list(shm_of(n)).front() << " is left";
     runner_.call([this] {
       for (Node& node : nodes_) node.listener.reset(), node.server.reset();
       channels_.clear();
@@ -65,8 +60,6 @@ class Pmix : public testing::Test {
   }
 
   std::filesystem::path folder_of(int n) const { return folder_.path / ("pmix-" + std::to_string(n)); }
-  /// Open MPI's segments of the two nodes have the same names.
-  std::filesystem::path shm_of(int n) const { return folder_.path / ("shm-" + std::to_string(n)); }
   std::filesystem::path socket_of(int n) const { return folder_.path / ("agent-" + std::to_string(n)); }
 
   Command server_of(int n) const {
@@ -153,8 +146,7 @@ class Pmix : public testing::Test {
       command.output = output_of(rank);
       command.environment->insert(
           command.environment->end(),
-          {"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp", "OMPI_MCA_btl_tcp_if_include=lo",
-           "OMPI_MCA_btl_vader_backing_directory=" + shm_of(rank / ranks_per_node).string()});
+          {"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp", "OMPI_MCA_btl_tcp_if_include=lo"});
       for (const auto& variable : runner_.call([this, rank] { return variables_.at(rank); }))
         command.environment->push_back(variable);
       for (const auto& variable : variables) command.environment->push_back(variable);
@@ -247,6 +239,18 @@ TEST_F(Pmix, AnAnswerThatIsLostIsGivenAgain) {
     listen(1);
   });
   expect_all_well();
+}
+
+TEST_F(Pmix, WhatRanksShareLiesInTheFolderOfTheirServer) {
+  start_ranks({"stay"});
+  const auto segments = [this](int n) {
+    return std::ranges::count_if(files::list(folder_of(n)), [](const std::string& name) {
+      return name.starts_with("vader_segment.") || name.starts_with("sm_segment.");
+    });
+  };
+  ASSERT_TRUE(runner_.until([&] { return segments(0) == ranks_per_node && segments(1) == ranks_per_node; },
+                            patience));
+  for (const pid_t rank : ranks_) ::kill(rank, SIGKILL), status_of(rank);
 }
 
 TEST_F(Pmix, EndsAreExact) {
