@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Keep three kinds of noise out of the C++ sources, and fail where there is one.
+"""Keep four kinds of noise out of the C++ sources, and fail where there is one.
 
 A conversion to std::size_t is written as_size(x) (src/base/as_size.hpp), and only where a comparison, a product or a template
 argument needs it: an index, and the argument of resize() or subspan(), converts by itself.
 Assignments are statements of their own, never joined by commas.
 A look at a path has three answers (src/base/files.hpp): exists(path) of the standard library, which throws what no user can
 read, is for tests.
+What a program keeps where every user can make names (/dev/shm, /tmp) is named by src/control/private_place.hpp, in which nobody
+can foresee them.
 """
 import pathlib
 import re
@@ -13,6 +15,9 @@ import sys
 
 CAST = "static_cast<std::size_t>("
 LOOK = re.compile(r"(?<![\w.])(?:std::filesystem::|fs::)exists\((?!status\))")
+NAMED = re.compile(r"\"/(?:dev/shm|tmp|var/tmp)/|\b(?:node_memory|temp_directory_path\(\))\)? /|\b(?:shm_open|tmpnam|tempnam|mktemp)\(")
+# The first lists names; the second takes one from /dev/urandom.
+MAY_NAME = ("launcher/agent/ranks/scratch.cpp", "slurm/batch_script.cpp")
 ASSIGNMENT = re.compile(r"^(\+\+|--)?[\w.\->\[\]*()_:]+\s*((<<|>>|[-+*/|&^%])?=[^=]|\+\+$|--$|$)")
 CONTROL = re.compile(r"^(?:} )?(?:else )?(?:if(?: constexpr)?|while|for) ?\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\) |^else ")
 DECLARES = re.compile(r"^(const|constexpr|static|auto|using|return|case|default|throw|delete|friend|#|//)\b"
@@ -74,6 +79,8 @@ def complaints(path):
             yield number, "a cast to std::size_t (as_size(x) says it; an index needs none)"
         if "tests" not in path.parts and any(throws(line, found.end()) for found in LOOK.finditer(line)):
             yield number, "a look that throws (files::look_at, exists_or_fail and is_there say what is meant)"
+        if "tests" not in path.parts and not str(path).endswith(MAY_NAME) and NAMED.search(re.sub(r"//.*", "", line)):
+            yield number, "a name where every user can make one (control::make_private finds or makes a folder of this user's)"
         if begins_statement(before) and joins_assignments(line):
             yield number, "assignments joined by a comma (each is a statement of its own)"
         if line.strip() and not line.strip().startswith("//"):

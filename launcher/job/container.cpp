@@ -12,6 +12,7 @@
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/run_dir.hpp"
 #include "src/config/bind.hpp"
 #include "src/config/mixture.hpp"
 
@@ -22,7 +23,6 @@ namespace {
 using config::ContainerRuntime;
 
 constexpr std::chrono::milliseconds help_limit{10000};
-constexpr const char* node_memory = "/dev/shm";  // pyxis shows it, but lets nothing be executed there
 
 /// A folder of the node that would hide what the image has there.
 bool hides_the_image(const fs::path& folder) {
@@ -229,7 +229,7 @@ std::vector<std::string> mounts_of(const config::RunConfig& config, const config
   Mounts mounts;
   mounts.add(installation_of(program));
   mounts.add(run.path);
-  mounts.add(node_memory);
+  mounts.add(node_memory);  // pyxis shows it, but lets nothing be executed there
   for (const auto& part : config::mixture_of(config.data)) mounts.add_file(part.path);
   if (!config.data.validation.empty()) mounts.add_file(config.data.validation);
   for (const std::string& tree : {config.model.weights, config.lora.weights}) mounts.add_tree(tree);

@@ -39,8 +39,8 @@ SignPlaces sign_places(const RunDir& run, const std::string& node, const config:
   SignPlaces places;
   places.shared = run.path;
   places.touched = run.logs() / ("agent-" + node + ".log");
-  places.local = {"/dev/shm"};
-  if (const fs::path local = config.checkpoint.local; local.is_absolute() && local != "/dev/shm")
+  places.local = {node_memory};
+  if (const fs::path local = config.checkpoint.local; local.is_absolute() && local != node_memory)
     places.local.push_back(local);
   places.memory_counter = memory_counter_of("/proc/self/cgroup", "/sys/fs/cgroup");
   places.kernel_log = "/dev/kmsg";
