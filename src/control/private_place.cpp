@@ -11,10 +11,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int names = 64;                // each job of the run shows others one of them
+constexpr int most_names = 64;           // each job of the run shows others one of them
 constexpr std::size_t digits_kept = 24;  // 96 bits; longer ones would leave no room in the path of a socket
 
-fs::path name_of(const PrivatePlace& place, const Key& secret, int number) {
+fs::path path_called(const PrivatePlace& place, const Key& secret, int number) {
   const std::string run = fs::absolute(place.run.path).lexically_normal().string();
   const Key digits = mac(secret, fmt::format("name {} of {} for {}", number, place.stem, run));
   return place.parent / (place.stem + to_hex(digits).substr(0, digits_kept));
@@ -37,16 +37,16 @@ bool is_called_local_level(const fs::path& folder) {
 }
 
 std::optional<fs::path> find_private(const PrivatePlace& place, const Key& secret) {
-  for (int number = 0; number < names; ++number)
-    if (fs::path path = name_of(place, secret, number); files::is_private_folder(path)) return path;
+  for (int number = 0; number < most_names; ++number)
+    if (fs::path path = path_called(place, secret, number); files::is_private_folder(path)) return path;
   return std::nullopt;
 }
 
 fs::path make_private(const PrivatePlace& place, const Key& secret) {
   if (auto found = find_private(place, secret)) return *found;
   for (int number = 0;; ++number) {
-    const fs::path path = name_of(place, secret, number);
-    if (number + 1 < names && files::look_at_entry(path).presence == files::Presence::there &&
+    const fs::path path = path_called(place, secret, number);
+    if (number + 1 < most_names && files::look_at_entry(path).presence == files::Presence::there &&
         !files::is_private_folder(path))
       continue;
     try {
@@ -54,7 +54,7 @@ fs::path make_private(const PrivatePlace& place, const Key& secret) {
       return path;
     } catch (const Error&) {
       // Between the two, another user may have made it.
-      if (number + 1 == names || files::look_at_entry(path).presence != files::Presence::there) throw;
+      if (number + 1 == most_names || files::look_at_entry(path).presence != files::Presence::there) throw;
     }
   }
 }

@@ -36,7 +36,7 @@ namespace {
 
 constexpr Millis rest_after_failure{30000};  // a partner that does not answer must not hold up every step
 constexpr Millis off_at_least{60000};        // as others are told: no news at every change
-constexpr Millis crowded_limit{2000}, between_tries{50};
+constexpr Millis crowded_limit{2000}, between_dials{50};
 
 /// The rank waits at its seal until this is written: then its state is at the partner, or it is not to be had
 /// there.
@@ -77,7 +77,7 @@ class MoverLine {
       } catch (const Error&) {
         if (!ends_ || limit.passed() || given_up.stop_requested()) throw;  // it cannot be reached at all
         ends_.reset();
-        std::this_thread::sleep_for(between_tries);
+        std::this_thread::sleep_for(between_dials);
       }
   }
   BulkStream& stream() const { return *stream_; }
