@@ -36,10 +36,16 @@ struct Cause {
   Blame blame = Blame::nothing;
   bool ends_node = false, from_end = false, in_moment = false;
   int node = -1, rank = -1, xid = 0, xid_rank = -1;
-  bool killed = false;  ///< an end by SIGKILL, whatever it wrote before
+  bool unclear = false;  ///< a sign that does not tell how bad the fault is
+  bool killed = false;   ///< an end by SIGKILL, whatever it wrote before
   double at = 0;
   std::string says, advice, line;
   int named = 0;  ///< victims that name its rank
+
+  void take(const Verdict& verdict) {
+    blame = verdict.blame;
+    ends_node = verdict.ends_node;
+  }
 };
 
 /// A fault of this kind stays until something is done about it.
@@ -60,6 +66,7 @@ class Case {
     const GpuHistory history(signs, past, names);
     for (std::size_t at = 0; at < signs.size(); ++at) add(at, history, signs);
     for (Cause& cause : causes_) cause.in_moment = cause.in_moment && cause.weight > 0;
+    confirm_claims();
   }
 
   Diagnosis solve() {
@@ -87,8 +94,9 @@ class Case {
   void add(const RankEnd& end, const std::vector<SeenSign>& signs) {
     Cause c;
     const Meaning meaning = meaning_of(end.rank, end.status, output_of(end, signs), end.our_codes);
-    c.kind = meaning.kind, c.weight = c.kind->weight, c.blame = c.kind->blame,
-    c.ends_node = c.kind->ends_node;
+    c.kind = meaning.kind;
+    c.weight = c.kind->weight;
+    c.take(verdict_of(*c.kind, Writer::program));
     c.killed = end.status == 128 + SIGKILL || end.status == -1;
     c.from_end = true;
     c.node = end.node;
@@ -138,8 +146,7 @@ class Case {
     Cause c;
     c.kind = kind;
     c.weight = kind->weight;
-    c.blame = kind->blame;
-    c.ends_node = kind->ends_node;
+    c.take(verdict_of(*kind, Writer::node));
     c.node = seen.node, c.rank = earlier ? -1 : seen.sign.rank, c.at = seen.at, c.advice = kind->advice,
     c.line = seen.sign.text;
     std::string what = kind->says;
@@ -157,6 +164,20 @@ class Case {
     causes_.push_back(std::move(c));
   }
 
+  /// What a rank claims of its node is so where the node shows it itself. How bad it is, the rank may say
+  /// only where the sign leaves it open.
+  void confirm_claims() {
+    for (Cause& claim : causes_) {
+      if (!claim.from_end || claim.kind->blame != Blame::node) continue;
+      for (const Cause& c : causes_) {
+        if (c.from_end || !c.in_moment || c.node != claim.node || c.blame != Blame::node ||
+            std::string_view(c.kind->cause) != claim.kind->cause)
+          continue;
+        claim.take({Blame::node, claim.ends_node || c.ends_node || (c.unclear && claim.kind->ends_node)});
+      }
+    }
+  }
+
   /// Weight and blame of an Xid or of the driver's recovery action; and its description.
   std::string judge_gpu(std::size_t at, const SeenSign& seen, const GpuHistory& history, Cause& c) const {
     const std::vector<int> ranks = ranks_of(seen);
@@ -167,6 +188,7 @@ class Case {
     // registers are not known less than what the program says of it.
     if (c.blame == Blame::program) c.weight = kind_called("cuda_error")->weight + 1;
     if (assessment.unclear) c.weight = kind_called("nvlink_error")->weight - 1;
+    c.unclear = assessment.unclear;
     if (assessment.action == XidAction::ignore || assessment.action == XidAction::watch) c.weight = 0;
     if (*assessment.advice) c.advice = assessment.advice;
     if (std::string_view(seen.sign.kind) == "xid") {
@@ -241,6 +263,11 @@ class Case {
     d.advice = best.advice;
     if (d.rank < 0) d.rank = rank_beside(best);
     if (!best.from_end && d.rank >= 0) d.says = fmt::format("rank {}: {}", d.rank, d.says);
+    if (best.blame == Blame::claim) {
+      d.unproven = best.kind->ends_node;
+      d.says += "; only the program says so";
+      if (!d.advice.empty()) d.advice = "look into the program first; if it is the node: " + d.advice;
+    }
     d.xid = best.xid;
     d.xid_rank = best.xid_rank;
     d.gpu = gpu_named_in(best.line);

@@ -42,6 +42,7 @@ struct Diagnosis {
   int node = -1, rank = -1;  ///< the culprit's; -1: none in particular
   Blame blame = Blame::nothing;
   bool ends_node = false;   ///< the node must not be used again in this job
+  bool unproven = false;    ///< only the program says that the node's hardware is broken
   bool same_again = false;  ///< another try on any node fails the same way
   /// Short and stable, for events and reports: "gpu", "oom_kill", "no_space", "rank failed", ...
   std::string cause;

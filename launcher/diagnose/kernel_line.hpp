@@ -1,5 +1,6 @@
 #pragma once
-// Recognises signs of the node in lines of the kernel's log. Pure.
+// Recognises signs of the node in lines of the kernel's log. A program can put words into such a line by the
+// name of a process or a file: they are no signs (signs.hpp: Writer). Pure.
 #include <optional>
 #include <string>
 

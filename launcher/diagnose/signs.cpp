@@ -101,4 +101,25 @@ const SignKind* kind_called(const std::string& name) {
   return kind == kinds.end() ? nullptr : &*kind;
 }
 
+const char* name_of(Blame blame) {
+  switch (blame) {
+    case Blame::node:
+      return "node";
+    case Blame::program:
+      return "program";
+    case Blame::shared:
+      return "shared";
+    case Blame::nothing:
+      return "nothing";
+    case Blame::claim:
+      return "claim";
+  }
+  return "";
+}
+
+Verdict verdict_of(const SignKind& kind, Writer writer) {
+  if (writer == Writer::program && kind.blame == node) return {claim, false};
+  return {kind.blame, kind.ends_node};
+}
+
 }  // namespace holdfast::launcher

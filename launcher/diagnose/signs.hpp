@@ -1,6 +1,6 @@
 #pragma once
 // The kinds of signs that explain a failure, by name. A kind tells what one sign means by itself;
-// diagnosis.hpp weighs several of them.
+// diagnosis.hpp weighs several of them. Who has written a sign decides what may follow from it: verdict_of().
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,8 +14,12 @@ enum class Blame {
   node,     ///< the node's hardware or system: another node would not fail in this way
   program,  ///< the program would fail on any node
   shared,   ///< the shared file system, or the network as a whole: no node in particular
-  nothing   ///< a trace, not a cause
+  nothing,  ///< a trace, not a cause
+  claim     ///< the program says that it is the node, and nothing of the node itself shows it
 };
+
+/// As events name it.
+const char* name_of(Blame blame);
 
 struct SignKind {
   const char* name;  ///< Sign::kind
@@ -29,5 +33,18 @@ struct SignKind {
 /// Nothing for a kind that this version does not know.
 const SignKind* kind_called(const std::string& name);
 const std::vector<SignKind>& sign_kinds();
+
+/// Who can write a sign.
+enum class Writer {
+  node,    ///< the agent, from the kernel, NVML, links and file systems of its node
+  program  ///< the end of a rank: its exit code, its own report, its output. Any text may stand there
+};
+struct Verdict {
+  Blame blame = Blame::nothing;
+  bool ends_node = false;  ///< the node must not be used again in this job
+};
+/// What a sign of this kind says of its node. What a program writes may start a look at the node and another
+/// attempt; it never makes the node leave, and never counts as a failure of its hardware.
+Verdict verdict_of(const SignKind& kind, Writer writer);
 
 }  // namespace holdfast::launcher

@@ -273,7 +273,8 @@ struct AttemptEnded {
                "[budgets](manual/failures.md#budgets) it spends"),
       expected("blamed", &AttemptEnded::blamed, "counts against `node`, for `max_node_failures`"),
       expected("blame", &AttemptEnded::blame,
-               "where the cause lies: `node`, `program`, `shared` or `nothing`"),
+               "where the cause lies: `node`, `program`, `shared` or `nothing`; `claim`: in the node, by "
+               "the program's word alone"),
       expected("detected_s", &AttemptEnded::detected_s, "as in `result.json`", "s"),
       expected("decided_s", &AttemptEnded::decided_s, "as in `result.json`", "s"),
       expected("evidence", &AttemptEnded::evidence, "first things first"),

@@ -137,8 +137,9 @@ CauseKind cause_kind_of(const Failure& f) {
                  : CauseKind::program;
     case Kind::rank_exited:
       if (f.ends_node) return CauseKind::node;
-      if (f.evictions_spent) return CauseKind::program;  // the hardware of this one node does not explain it
-      return f.blame == Blame::node || f.blame == Blame::shared || f.lost_peers ||
+      // The hardware of this one node does not explain it, or only the program says so.
+      if (f.evictions_spent || f.unproven) return CauseKind::program;
+      return f.blame == Blame::node || f.blame == Blame::claim || f.blame == Blame::shared || f.lost_peers ||
                      f.status == exit_with(Exit::transient)
                  ? CauseKind::infrastructure
                  : CauseKind::program;

@@ -77,6 +77,7 @@ Failure FailureWatch::diagnosed(const std::vector<int>& placement, const std::ve
   f.rank = d.rank;
   f.blame = d.blame;
   f.ends_node = d.ends_node;
+  f.unproven = d.unproven;
   f.same_again = d.same_again;
   f.gpu = std::move(d.gpu);
   f.cause = d.cause;

@@ -172,20 +172,6 @@ const char* name_of(PolicyAction answer) {
 
 Blame blame_of(const Failure& f) { return f.kind == Kind::node_lost ? Blame::node : f.blame; }
 
-const char* name_of(Blame blame) {
-  switch (blame) {
-    case Blame::node:
-      return "node";
-    case Blame::program:
-      return "program";
-    case Blame::shared:
-      return "shared";
-    case Blame::nothing:
-      return "nothing";
-  }
-  return "";
-}
-
 bool blames_node(const Failure& f) {
   if (f.node < 0) return false;
   switch (f.kind) {

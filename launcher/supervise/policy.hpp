@@ -38,7 +38,7 @@ struct Failure {
   double silent_s = 0;     ///< node_lost: since its last sign of life
   /// The diagnosis, where there is one.
   Blame blame = Blame::nothing;
-  bool ends_node = false, same_again = false;
+  bool ends_node = false, unproven = false, same_again = false;
   std::vector<int> ended_nodes;         ///< all nodes that must not be used again ...
   std::map<int, std::string> ended_by;  ///< ... and by what: "Xid 48", or the name of a sign
   bool evictions_spent =
@@ -56,7 +56,6 @@ struct Failure {
 const char* name_of(Failure::Kind kind);
 /// Where the cause lies. A node that falls silent is to blame itself, without diagnosis.
 Blame blame_of(const Failure& failure);
-const char* name_of(Blame blame);
 /// Does it count against the node?
 bool blames_node(const Failure& failure);
 

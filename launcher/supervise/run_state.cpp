@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launcher/diagnose/signs.hpp"
 #include "launcher/supervise/spare_checks.hpp"
 #include "src/base/error.hpp"
 
@@ -180,7 +181,7 @@ void Fold::operator()(const events::LeaderElected& e) const {
   }
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.evictions.clear(), s.failures.clear(),
       s.health.clear(), s.slow.clear();
-  s.shared_findings.clear();
+  s.shared_findings.clear(), s.claims.clear();
   s.setback_s = 0;  // the time is each job's; its waits go on growing
   s.false_starts = 0;
   s.pace.clear();  // other nodes, and perhaps other settings
@@ -279,6 +280,8 @@ void Fold::operator()(const events::AttemptEnded& e) const {
     ++s.setbacks;
     s.setback_s += std::max(0.0, a->first_step_at.value_or(at_.unix) - a->planned_at);
   }
+  if (!a->node.empty() && e.blame == name_of(Blame::claim))
+    s.claims[a->node] = e.evidence.empty() ? e.cause : e.evidence.front();
   if (a->node.empty() || !e.blamed) return;
   ++s.failures[a->node];
   mark(a->node, NodeMark::What::ended_attempt);

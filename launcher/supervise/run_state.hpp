@@ -82,6 +82,9 @@ struct RunState {
   std::optional<double> evicting_since;         ///< Unix seconds
   std::map<std::string, std::set<std::string>> evictions;  ///< sign -> nodes that it has evicted in this job
   std::map<std::string, int> failures;  ///< attempts of this job that ended by this node or on it
+  /// Nodes of this job that the program has called broken, with nothing of the node itself to show it, and
+  /// its words. The node is looked at.
+  std::map<std::string, std::string> claims;
   std::map<std::string, control::NodeHealth> health;   ///< what checks have found of nodes of this job
   std::map<std::string, std::string> shared_findings;  ///< of most of them: check -> in words
   NodePasts pasts;                                     ///< of nodes that did something bad in any job

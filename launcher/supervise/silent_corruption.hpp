@@ -13,8 +13,9 @@ struct Corruption {
   std::vector<Event> events;  ///< what is not trusted any more: state and nodes
   Failure failure;            ///< of the attempt
 };
-/// `accused`: nodes of the ranks that differ, each once. `step`: that the ranks have come to.
+/// `accused`: nodes of the ranks that differ, each once. `step`: that the ranks have come to. `own_trainer`:
+/// the comparison is Holdfast's. The word of any other program makes no node leave (diagnose/signs.hpp).
 Corruption judge(const control::RankDoubt& what, const std::vector<int>& accused, std::int64_t step,
-                 const RunState& state, const Roster& roster);
+                 const RunState& state, const Roster& roster, bool own_trainer = true);
 
 }  // namespace holdfast::launcher

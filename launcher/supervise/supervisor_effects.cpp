@@ -42,11 +42,12 @@ void Supervisor::end_attempt(const Failure& found) {
   record_end(end_by(failure, facts), failure.kind == Kind::rank_hung ? failure.silent_s : 0);
   failures_.decided();
   hangs_.forget();
+  bool look = failure.node >= 0 && failure.blame == Blame::claim;
   for (auto& event : nodes_after(failure, state_, roster_, limits_)) {
-    const bool suspected = std::holds_alternative<events::NodeSuspected>(event);
+    look = look || std::holds_alternative<events::NodeSuspected>(event);
     record(std::move(event));
-    if (suspected && limits_.check_spares_s > 0) actions_.push_back(CheckNodes{{failure.node}});
   }
+  if (look && limits_.check_spares_s > 0) actions_.push_back(CheckNodes{{failure.node}});
   if (stopping() && !worth_saving()) return finish(drained());
   const RunState state = without_unheard_nodes();
   const auto known = views();

@@ -79,6 +79,12 @@ void Supervisor::node_health(int n, const control::NodeHealth& what) {
   checks_.take(n, what);
   // Before the first attempt the others are waited for: what they have in common is no news of each.
   if (stage_ != Stage::over && (state_.attempted() || stage_ != Stage::gathering)) record_checks();
+  // The look that the program's word has started: what it finds is a sign of the node.
+  const auto claim = state_.claims.find(name(n));
+  if (claim == state_.claims.end() || lost(n)) return;
+  const auto found = checks_.newest(n, state_.shared_findings);
+  if (found.fitness == control::NodeHealth::Fitness::critical)
+    evict_by("failed check", n, fmt::format("{}; its check finds: {}", claim->second, found.why));
 }
 
 void Supervisor::record_checks() {
@@ -205,7 +211,7 @@ void Supervisor::rank_doubt(int, const control::RankDoubt& what) {
   for (const int rank : what.accused)
     if (attempt_.has(rank) && std::find(nodes.begin(), nodes.end(), attempt_.node_of(rank)) == nodes.end())
       nodes.push_back(attempt_.node_of(rank));
-  Corruption found = judge(what, nodes, highest_step(), state_, roster_);
+  Corruption found = judge(what, nodes, highest_step(), state_, roster_, facts_.own_trainer);
   for (auto& event : found.events) record(std::move(event));
   failures_.decided();
   report(Trigger::state_doubted, found.failure);

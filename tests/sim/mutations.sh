@@ -34,7 +34,7 @@ forgets what has not begun      | launcher/agent/daemon/agent_orders.cpp       |
 forgets the ranks of the last   | launcher/agent/daemon/agent.cpp              | s/^  adopt_what_runs();//
 forgets the term of the last    | launcher/agent/daemon/agent.cpp              | s/^    remember_term(scratch_, hello.term);//
 a beat waits for storage (B.2)   | launcher/agent/daemon/agent_orders.cpp       | s/^Beat Agent::beat() const {/&\n  files::is_there(run_.result());/
-storage spends counts (E.1)     | launcher/supervise/budget_table.cpp        | s/f.blame == Blame::node || f.blame == Blame::shared ||/f.blame == Blame::node ||/
+storage spends counts (E.1)     | launcher/supervise/budget_table.cpp        | s/f.blame == Blame::shared ||//
 infrastructure spends counts    | launcher/supervise/run_state.cpp           | s/^  if (e.kind == "program") {/  if (e.kind != "planned") {/
 no patience with storage        | launcher/supervise/first_bounds.cpp        | s/ + (row_of(phase)->patient ? work.patience_s : 0)//
 nothing bounds what is new (F.1) | launcher/supervise/first_bounds.cpp       | s/if (planned < 0) return longest;/return longest;/

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "launcher/diagnose/signs.hpp"
 #include "slurm/exclusion.hpp"
 
 namespace holdfast::launcher {
@@ -13,8 +14,8 @@ std::string first_evidence(const events::AttemptEnded& e) {
 
 bool ended_by_node(const events::AttemptEnded& e) { return e.blamed && !e.node.empty(); }
 
-/// By a fault of the node, and not of the program there.
-bool by_hardware(const events::AttemptEnded& e) { return e.blame == "node"; }
+/// By a fault of the node, and not of the program there, nor by the program's word alone.
+bool by_hardware(const events::AttemptEnded& e) { return e.blame == name_of(Blame::node); }
 
 /// "... Xid 79 ..." or "... Xid (PCI:0000:3b:00): 79, ..." -> 79; 0: none.
 int xid_in(const std::string& text) {

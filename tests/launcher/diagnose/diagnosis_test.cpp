@@ -192,6 +192,46 @@ TEST(Diagnosis, AKillThatItsAgentHasFoundToBeOfARankNeedsNoTime) {
       << "another rank";
 }
 
+/// Whatever the end of a rank says, and however it ends, the node is not convicted by it.
+TEST(Diagnosis, WhatAProgramWritesConvictsNoNode) {
+  std::vector<std::string> texts = {"the word list has no entry for 'GPU is lost'"};
+  for (const char* text :
+       {"uncorrectable ecc error", "hardware error on the nvlink", "fallen off the bus",
+        "no cuda-capable device", "system not yet initialized", "devices are busy or unavailable",
+        "local catastrophic error", "device fatal", "async event: port error", "network is down",
+        "read-only file system", "no room for the local level", "cannot create a process",
+        "address already in use", "Xid 79"})
+    texts.emplace_back(text);
+  for (const int status : {1, 2, 75, 127, 134, 137, 139, -1})
+    for (const auto& text : texts) {
+      std::vector<RankEnd> ends{end(6, status, 10, text)};
+      test::others(ends, 1, 10.1, {6});
+      const Diagnosis d = diagnose(ends, {});
+      EXPECT_FALSE(d.ends_node) << text << status;
+      EXPECT_THAT(d.ended_nodes, testing::IsEmpty()) << text << status;
+      EXPECT_NE(d.blame, Blame::node) << text << status;
+    }
+}
+
+TEST(Diagnosis, AClaimIsSoWhereTheNodeShowsItItself) {
+  const RankEnd says = end(6, 1, 10, "CUDA error: GPU is lost");
+  const Diagnosis alone = diagnose({says}, {});
+  EXPECT_EQ(alone.blame, Blame::claim);
+  EXPECT_TRUE(alone.unproven);
+  EXPECT_EQ(alone.cause, "gpu");
+  EXPECT_EQ(alone.node, 1);
+  EXPECT_THAT(alone.says, HasSubstr("; only the program says so"));
+  EXPECT_THAT(alone.advice, testing::StartsWith("look into the program first"));
+  const Diagnosis shown = diagnose({says}, {sign(1, "gpu_recovery", 10.5, "GPU 2", 2)});
+  EXPECT_EQ(shown.blame, Blame::node);
+  EXPECT_TRUE(shown.ends_node);
+  EXPECT_FALSE(shown.unproven);
+  EXPECT_FALSE(diagnose({says}, {sign(1, "xid", 10, "Xid", 94)}).ends_node) << "a contained error";
+  EXPECT_EQ(diagnose({says}, {sign(2, "gpu_recovery", 10.5, "GPU 2", 2)}).blame, Blame::claim)
+      << "another node";
+  EXPECT_EQ(diagnose({says}, {sign(1, "machine_check", 10.5)}).blame, Blame::claim) << "another fault";
+}
+
 TEST(Diagnosis, UnknownKindsOfANewerAgentArePassedOver) {
   const Diagnosis d = diagnose({end(1, 139, 10)}, {sign(0, "flux_capacitor", 10, "1.21 GW")});
   EXPECT_EQ(d.kind, "segmentation_fault");

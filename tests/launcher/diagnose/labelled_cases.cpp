@@ -184,8 +184,8 @@ void gpus(std::vector<Labelled>& out) {
                     {2, -1, "gpu", node, true}));
   out.push_back(
       one("double-bit error", 15, 1, ecc, {sign(3, "xid", 10.4, xid48, 48)}, {3, -1, "gpu", node, true}));
-  out.push_back(one("uncorrectable memory error, in the rank's words alone", 13, 1, ecc, {},
-                    by(13, "gpu", node, true)));
+  out.push_back(
+      one("uncorrectable memory error, in the rank's words alone", 13, 1, ecc, {}, by(13, "gpu", claim)));
   out.push_back(one("a row that could not be remapped", 4, 1, ecc,
                     {sign(1, "row_remap_failure", 11, "GPU 0 (0000:1b:00)")}, {1, -1, "gpu", node, true}));
   out.push_back(one(
@@ -236,9 +236,9 @@ void gpus(std::vector<Labelled>& out) {
                     {sign(0, "gpu_recovery", 11, "GPU 2 (0000:3b:00)", 3)}, {0, -1, "gpu", node, false}));
   out.push_back(one("another job's process holds the GPU", 12, 1,
                     "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", {},
-                    by(12, "gpu", node)));
+                    by(12, "gpu", claim)));
   out.push_back(one("no driver on the node", 12, 1, "RuntimeError: no CUDA-capable device is detected", {},
-                    by(12, "gpu", node, true)));
+                    by(12, "gpu", claim)));
   out.push_back(one(
       "GPU memory full", 0, 1,
       "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
@@ -274,7 +274,7 @@ void memory_and_space(std::vector<Labelled>& out) {
                     {}, by(3, "host_memory_full", program)));
   out.push_back(one("no file descriptor for a rank", 5, 127,
                     "cannot create a process for /opt/holdfast/bin/holdfast-train (Too many open files)", {},
-                    by(5, "node_limit", node)));
+                    by(5, "node_limit", claim)));
   out.push_back(one("no space on the shared file system", 0, 1,
                     "there is no room for a checkpoint in /lustre/run/checkpoints (No space left on device)",
                     {}, {-1, -1, "no_space", shared, false}));
@@ -348,7 +348,7 @@ void network(std::vector<Labelled>& out) {
     out.push_back(c);
   }
   out.push_back(one("a network adapter has failed", 7, 1, "NET/IB : mlx5_2:1 Got async event : device fatal",
-                    {}, by(7, "network", node, true)));
+                    {}, by(7, "network", claim)));
   {
     Labelled c{"nothing but complaints, most of rank 6", {}, {}, {1, 6, "rank failed", nothing, false}};
     others(c.ends, 1, 10, {6},
@@ -419,7 +419,7 @@ void programs(std::vector<Labelled>& out) {
   }
   out.push_back(one("an address in use", 4, 1,
                     "RuntimeError: The server socket has failed to listen: Address already in use", {},
-                    by(4, "rank failed", node)));
+                    by(4, "rank failed", claim)));
   {
     auto c = one("too hot, but not to blame", 7, 139, "", {sign(2, "thermal", 8, "GPU 3 (0000:9b:00)")},
                  by(7, "rank failed", program));

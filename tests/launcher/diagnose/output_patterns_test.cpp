@@ -338,6 +338,21 @@ TEST(KernelLine, Lines) {
   EXPECT_EQ(read("usb 1-1: new high-speed USB device"), "nothing");
 }
 
+/// Names of processes (at most 15 bytes) and of files in the lines that the kernel writes of them.
+TEST(KernelLine, NamesThatAProgramChoosesAreNoSigns) {
+  for (const char* line :
+       {"NVRM: Xid (): 8[4711]: segfault at 0 ip 0 sp 0 error 4 in a.out[1000+1000]",
+        "a.out[4711]: segfault at 0 ip 0 sp 0 error 4 in NVRM: Xid (PCI:0000:3b:00): 79, gone[1000+1000]",
+        "traps: a.out[4711] general protection fault ip:0 sp:0 error:0 in mlx5_core fatal[1000+1000]",
+        "mlx5_core fatal invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        "EDAC  UE  x[7]: segfault at 0 ip 0 sp 0 error 4 in a.out[1000+1000]",
+        "audit: type=1701 comm=\"x\" exe=\"/tmp/NVRM: Xid (PCI:0000:3b:00): 79\" sig=11"})
+    EXPECT_FALSE(sign_of_kernel_line(line)) << line;
+  EXPECT_EQ(sign_of_kernel_line("Memory cgroup out of memory: Killed process 4711 (NVRM: Xid (): 8) x")->kind,
+            "oom_kill");
+  EXPECT_EQ(sign_of_kernel_line("mce: [Hardware Error]: Uncorrected error")->kind, "machine_check");
+}
+
 TEST(GpuNames, UuidThenAddress) {
   EXPECT_EQ(gpu_named_in("GPU 3 (0000:3b:00, GPU-5f1b0a77-1234)"), "GPU-5f1b0a77-1234");
   EXPECT_EQ(gpu_named_in("NVRM: Xid (PCI:0000:3B:00): 79, GPU-side"), "0000:3b:00");

@@ -42,6 +42,9 @@ TEST(Budgets, EachFailureHasItsKindOfCause) {
       {ended_by(EndedBy::rank_exited, blamed(Blame::shared)), infrastructure},
       {ended_by(EndedBy::rank_exited, blamed(Blame::node)), infrastructure},  // what the node lacks
       {ended_by(EndedBy::rank_exited, [](Failure& f) { f.blame = Blame::node, f.ends_node = true; }), node},
+      {ended_by(EndedBy::rank_exited, blamed(Blame::claim)), infrastructure},
+      {ended_by(EndedBy::rank_exited, [](Failure& f) { f.blame = Blame::claim, f.unproven = true; }),
+       program},
       {ended_by(EndedBy::rank_exited, [](Failure& f) { f.blame = Blame::node, f.evictions_spent = true; }),
        program},
       {ended_by(EndedBy::rank_exited, [](Failure& f) { f.lost_peers = true; }), infrastructure},

@@ -24,6 +24,10 @@ TEST_F(SilentCorruption, AfterAnUnequalComparisonOlderStateIsTrusted) {
   EXPECT_EQ(one.failure.node, 1);
   EXPECT_EQ(one.failure.blame, Blame::node);
   EXPECT_THAT(one.failure.evidence, HasSubstr("unequal after step 25 on n1: digests differ"));
+  const Corruption word = judge(doubt, {1}, 31, state, roster, false);
+  EXPECT_EQ(word.failure.blame, Blame::nothing) << "another program's word convicts no node";
+  EXPECT_TRUE(std::none_of(word.events.begin(), word.events.end(),
+                           [](const Event& e) { return std::holds_alternative<events::NodeEvicted>(e); }));
   const Corruption two = judge(doubt, {0, 1}, 31, state, roster);
   EXPECT_THAT(test::kinds_of(two.events),
               ElementsAre("silent_corruption", "node_suspected", "node_suspected"));

@@ -124,6 +124,58 @@ TEST(Signs, OneThatHasEvictedEnoughLeavesTheNextNodeInTraining) {
   EXPECT_EQ(c.last("eviction_ordered")["sign"], "gpu_lost");
 }
 
+/// The rank ends with 1, after an error that it has reported itself.
+void fail_by_word(FakeCluster& c, int rank, const std::string& text) {
+  const int n = node_of_rank(c, rank);
+  c.tell(n, [n, rank, text](Supervisor& s) { s.rank_failed(n, {rank, s.attempt(), 1, text}); });
+  c.end_rank(rank, 1);
+}
+const std::string lost_gpu = "the word list has no entry for 'GPU is lost'";
+
+TEST(Signs, WhatAProgramSaysOfANodeStartsALookAndNothingElse) {
+  FakeCluster c({.slots = 3, .spares = 3});
+  ASSERT_TRUE(c.training(1));
+  c.checks.clear();
+  fail_by_word(c, 0, lost_gpu);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.last("attempt_ended")["blame"], "claim");
+  EXPECT_EQ(c.last("attempt_ended")["kind"], "program");
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
+  EXPECT_THAT(c.all("node_evicted"), IsEmpty());
+  EXPECT_THAT(c.all("node_suspected"), IsEmpty());
+  EXPECT_TRUE(std::any_of(c.checks.begin(), c.checks.end(), [](const CheckNodes& check) {
+    return check.nodes == std::vector{0};
+  })) << "the node is looked at";
+}
+
+/// The second failure on one node makes it a suspect, as any would; the program's budget ends the run.
+TEST(Signs, AProgramThatSaysSoAgainAndAgainEvictsNobody) {
+  FakeCluster c({.slots = 3, .spares = 3});
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    ASSERT_TRUE(c.until([&] { return c.leader->attempt() == attempt && c.stage() == Stage::running; }, 10));
+    fail_by_word(c, 0, lost_gpu);
+  }
+  ASSERT_TRUE(over(c, 60)) << c.leader->attempt();
+  EXPECT_EQ(c.exit_code, 93);
+  EXPECT_THAT(c.all("node_evicted"), IsEmpty());
+  EXPECT_EQ(c.all("node_suspected").size(), 1u);
+}
+
+TEST(Signs, ALookThatFindsTheFaultEvictsTheNode) {
+  FakeCluster c({.slots = 3, .spares = 3});
+  ASSERT_TRUE(c.training(1));
+  c.agents[0].health = control::NodeHealth{control::NodeHealth::Fitness::critical,
+                                           "gpu: 7 of 8 GPUs",
+                                           "",
+                                           {{"gpu", control::NodeHealth::Fitness::critical, "7 of 8 GPUs"}}};
+  fail_by_word(c, 0, lost_gpu);
+  ASSERT_TRUE(c.until([&] { return !c.all("node_evicted").empty(); }, 30));
+  EXPECT_EQ(c.last("node_evicted")["node"], "n0");
+  EXPECT_THAT(std::string(c.last("node_evicted")["reason"]), HasSubstr("its check finds: gpu: 7 of 8 GPUs"));
+  ASSERT_TRUE(c.until([&] { return c.stage() == Stage::running; }, 30));
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), testing::Not(testing::Contains("n0")));
+}
+
 TEST(Signs, AnOrderSpendsNothing) {
   Shape setup{.slots = 3, .spares = 4};
   setup.limits.max_evictions = 1;

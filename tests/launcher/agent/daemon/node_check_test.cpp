@@ -78,6 +78,10 @@ TEST(NodeRecord, ANodesFaultIsRememberedOnce) {
   EXPECT_EQ(entry->cause, "gpu");
   EXPECT_EQ(entry->xid, 79);
   EXPECT_TRUE(entry->hardware);
+  auto claimed = ended;
+  claimed["blame"] = "claim";
+  EXPECT_FALSE(ledger_entry(test::entry(claimed), "7.0")->hardware) << "only the program says so";
+  EXPECT_EQ(admin_line_of(claimed), "");
   auto innocent = ended;
   innocent["blamed"] = false;
   EXPECT_FALSE(ledger_entry(test::entry(innocent), "7.0"));
