@@ -3,9 +3,11 @@
 
 #include "launcher/cli/verbs.hpp"
 #include "src/base/errors.hpp"
+#include "src/base/printable.hpp"
 
 int main(int argc, char** argv) {
   using namespace holdfast;
+  const PrintableStreams printable_streams;
   try {
     return launcher::run_command_line({argv + 1, argv + argc});
   } catch (const Errors& e) {

@@ -38,7 +38,7 @@ void show_json(const config::Loaded& loaded, bool origin) {
 
 void print_header(std::string& current, const std::string& table) {
   if (current == table) return;
-  fmt::print("{}[{}]\n", current.empty() ? "" : "\n", table);
+  std::cout << fmt::format("{}[{}]\n", current.empty() ? "" : "\n", table);
   current = table;
 }
 
@@ -49,9 +49,9 @@ void show_text(const config::Loaded& loaded, bool origin) {
     print_header(table, s.table);
     const std::string line = s.key + " = " + config::spell(s.get(loaded.config));
     if (origin)
-      fmt::print("{:<40}  # {}\n", line, loaded.origin.at(s.name()));
+      std::cout << fmt::format("{:<40}  # {}\n", line, loaded.origin.at(s.name()));
     else
-      fmt::print("{}\n", line);
+      std::cout << fmt::format("{}\n", line);
   }
 }
 
@@ -81,7 +81,8 @@ void list_keys(const std::vector<const Setting*>& keys) {
   for (const Setting* s : keys) {
     print_header(table, s->table);
     const std::string choices = s->choices.empty() ? "" : fmt::format(" ({})", fmt::join(s->choices, ", "));
-    fmt::print("{:<40}  # {}{}\n", s->key + " = " + config::spell(s->get(defaults)), s->help, choices);
+    std::cout << fmt::format("{:<40}  # {}{}\n", s->key + " = " + config::spell(s->get(defaults)), s->help,
+                             choices);
   }
 }
 

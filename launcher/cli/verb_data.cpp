@@ -68,13 +68,14 @@ int submit_data(const std::vector<std::string>& typed) {
   slurm::ClusterCli cluster;
   const auto ids = submit_data_jobs(plan, jobs, cluster);
   if (options.parsable) {
-    fmt::print("{}\n", ids.back());
+    std::cout << fmt::format("{}\n", ids.back());
     return 0;
   }
   for (std::size_t i = 0; i < ids.size(); ++i)
-    fmt::print("submitted job {}: {}{}\n", ids[i], jobs[i].name,
-               jobs[i].tasks > 0 ? fmt::format(", {} tasks", jobs[i].tasks) : "");
-  fmt::print("  {} parts; scripts and logs in {}\n", plan.parts, data_jobs_folder(plan).string());
+    std::cout << fmt::format("submitted job {}: {}{}\n", ids[i], jobs[i].name,
+                             jobs[i].tasks > 0 ? fmt::format(", {} tasks", jobs[i].tasks) : "");
+  std::cout << fmt::format("  {} parts; scripts and logs in {}\n", plan.parts,
+                           data_jobs_folder(plan).string());
   return 0;
 }
 

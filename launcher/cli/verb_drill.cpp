@@ -32,11 +32,12 @@ struct DrillOptions {
 };
 
 void print_faults() {
-  fmt::print("{:<24} {:<9} {:<11} {:<14} {}\n", "FAULT", "INJECTOR", "TARGET", "EXPECTED END",
-             "WHAT IS BROKEN");
+  std::cout << fmt::format("{:<24} {:<9} {:<11} {:<14} {}\n", "FAULT", "INJECTOR", "TARGET", "EXPECTED END",
+                           "WHAT IS BROKEN");
   for (const auto& f : faults())
-    fmt::print("{:<24} {:<9} {:<11} {:<14} {}\n", f.name, name_of(f.injector), name_of(f.target),
-               f.exit_code == 0 ? "same bits" : fmt::format("exit code {}", f.exit_code), f.breaks);
+    std::cout << fmt::format(
+        "{:<24} {:<9} {:<11} {:<14} {}\n", f.name, name_of(f.injector), name_of(f.target),
+        f.exit_code == 0 ? "same bits" : fmt::format("exit code {}", f.exit_code), f.breaks);
 }
 
 void print_faults_as_json() {
@@ -49,7 +50,8 @@ void print_faults_as_json() {
                     {"needs_spare", f.needs_spare},
                     {"seconds", f.seconds},
                     {"breaks", f.breaks}});
-  fmt::print("{}\n", nlohmann::json{{"schema_version", 1}, {"faults", std::move(list)}}.dump(2));
+  std::cout << fmt::format("{}\n",
+                           nlohmann::json{{"schema_version", 1}, {"faults", std::move(list)}}.dump(2));
 }
 
 /// Why a fault cannot be injected, and what would help. `minipod`: its folder, or "".
@@ -110,14 +112,15 @@ int drill(const DrillOptions& options) {
     files::replace_atomically(prefix + ".json", report_json(report).dump(1) + "\n", 0644);
   };
   const auto say = [](const std::string& line) {
-    fmt::print("{}\n", line);
+    std::cout << fmt::format("{}\n", line);
     std::fflush(stdout);
   };
   const auto report = run_drill(testbed, drill, options.seed.value_or(drill.seed), {say, write});
-  fmt::print("{}: {} of {} cases as expected; {}.md, {}.json\n", report.passed() ? "passed" : "FAILED",
-             std::count_if(report.cases.begin(), report.cases.end(),
-                           [](const auto& c) { return c.differences.empty(); }),
-             report.cases.size(), prefix, prefix);
+  std::cout << fmt::format("{}: {} of {} cases as expected; {}.md, {}.json\n",
+                           report.passed() ? "passed" : "FAILED",
+                           std::count_if(report.cases.begin(), report.cases.end(),
+                                         [](const auto& c) { return c.differences.empty(); }),
+                           report.cases.size(), prefix, prefix);
   return static_cast<int>(report.passed() ? Exit::done : Exit::runtime);
 }
 
@@ -171,7 +174,7 @@ void add_inject(CLI::App& app, int& exit_code) {
     const auto answer = inject(RunDir{fs::absolute(options->run).lexically_normal()}, options->node,
                                options->fault, inject_limit);
     if (!answer.taken) throw Error(Exit::usage, "the fault was not taken", answer.says);
-    fmt::print("{:.6f}\n", at);
+    std::cout << fmt::format("{:.6f}\n", at);
     exit_code = 0;
   });
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <thread>
@@ -15,6 +14,7 @@
 #include "slurm/find_run.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/printable.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -52,7 +52,7 @@ fs::path log_of(const RunDir& run, const LogsOptions& options) {
 }
 
 void print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+  if (!(std::cout << text << std::flush))
     throw Error(Exit::runtime, "the log cannot be written to standard output");
 }
 
@@ -114,6 +114,7 @@ void add_logs(CLI::App& app, int& exit_code) {
   verb->callback([options, &exit_code] {
     slurm::ClusterCli cluster;
     const RunDir run = find_run(options->run, cluster);
+    write_data_from_now_on();
     if (options->follow)
       follow(run, *options);
     else

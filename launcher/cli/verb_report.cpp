@@ -9,6 +9,7 @@
 #include "slurm/find_run.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/printable.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -52,7 +53,7 @@ void add_report(CLI::App& app, int& exit_code) {
       facts.energy = slurm::energy(jobs, facts.events.front().envelope.unix,
                                    facts.events.back().envelope.unix, energy_limit);
     const auto page = report::page_of(facts);
-    const std::string text = options->markdown ? report::markdown(page) : report::html(page);
+    const std::string text = printable(options->markdown ? report::markdown(page) : report::html(page));
     if (options->file.empty())
       std::cout << text;
     else

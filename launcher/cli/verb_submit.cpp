@@ -106,12 +106,12 @@ void print_dry_run(const Preparation& prepared) {
 void print_summary(const Preparation& prepared, slurm::JobId id) {
   const auto& config = prepared.files.config;
   const std::string run = prepared.run.path.string();
-  fmt::print("submitted job {}: {}\n", id, slurm::shown({config.run.name}));
-  fmt::print("  nodes    {} active, {} spare{} on {}; {} ranks\n", config.cluster.nodes,
-             config.cluster.spares, config.cluster.spares == 1 ? "" : "s", prepared.plan.cluster,
-             prepared.plan.world());
-  fmt::print("  run dir  {}\n", run);
-  fmt::print("  follow   {}\n", slurm::shown({"holdfast", "status", run}));
+  std::cout << fmt::format("submitted job {}: {}\n", id, slurm::shown({config.run.name}));
+  std::cout << fmt::format("  nodes    {} active, {} spare{} on {}; {} ranks\n", config.cluster.nodes,
+                           config.cluster.spares, config.cluster.spares == 1 ? "" : "s",
+                           prepared.plan.cluster, prepared.plan.world());
+  std::cout << fmt::format("  run dir  {}\n", run);
+  std::cout << fmt::format("  follow   {}\n", slurm::shown({"holdfast", "status", run}));
 }
 
 void run_submit(const SubmitOptions& options) {
@@ -121,7 +121,7 @@ void run_submit(const SubmitOptions& options) {
   slurm::ClusterCli cluster;
   const slurm::JobId id = submit(prepared, cluster);
   if (options.parsable)
-    fmt::print("{}\n", id);
+    std::cout << fmt::format("{}\n", id);
   else
     print_summary(prepared, id);
   std::fflush(stdout);

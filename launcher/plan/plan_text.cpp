@@ -6,6 +6,7 @@
 
 #include "launcher/plan/units.hpp"
 #include "slurm/hostlist.hpp"
+#include "src/base/printable.hpp"
 #include "src/base/units.hpp"
 #include "src/config/bind.hpp"
 
@@ -35,11 +36,9 @@ std::string range(int first, int last) {
   return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
 }
 
-/// A name that would break the line or the terminal, in TOML's spelling.
-std::string printable(const std::string& name) {
-  const bool plain = std::all_of(name.begin(), name.end(),
-                                 [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
-  return plain ? name : config::spell(name);
+/// A text that would break the line or the terminal, in TOML's spelling.
+std::string shown(const std::string& text) {
+  return printable_line(text) == text ? text : config::spell(text);
 }
 
 /// `label` in the margin, then lines of text under each other.
@@ -179,7 +178,7 @@ std::string rest_of(const Plan& p) {
   std::string out = paragraph("spares gone", p.when_short);
   out += paragraph("leader", {leaders(p)});
   std::vector<std::string> environment;
-  for (const auto& entry : p.environment) environment.push_back(printable(entry));
+  for (const auto& entry : p.environment) environment.push_back(shown(entry));
   out += paragraph("environment", environment);
   return out + paragraph("warning", p.warnings);
 }
@@ -187,17 +186,15 @@ std::string rest_of(const Plan& p) {
 }  // namespace
 
 std::string to_text(const Plan& p) {
-  std::string out = fmt::format("{}: {} on {}, {} + {}, {}\n\n", printable(p.job),
-                                p.program.empty() ? printable(p.model) : "a program", printable(p.cluster),
-                                count_text(p.active, "active node"), count_text(p.spares, "spare"),
-                                count_text(p.world(), "rank"));
+  std::string out = fmt::format(
+      "{}: {} on {}, {} + {}, {}\n\n", p.job, p.program.empty() ? p.model : "a program", p.cluster,
+      count_text(p.active, "active node"), count_text(p.spares, "spare"), count_text(p.world(), "rank"));
   out += node_table(p);
   if (p.hypothetical)
     out += "  (a hypothesis: SLURM picks the nodes, and the leader plans again with those)\n";
   out += device_table(p) + "\n";
   if (!p.image.empty())
-    out +=
-        paragraph("image", {printable(p.image) + ": agents and ranks run in it, the batch script does not"});
+    out += paragraph("image", {shown(p.image) + ": agents and ranks run in it, the batch script does not"});
   if (!p.program.empty()) {
     out += paragraph("program", p.program);
     out += paragraph("survives", survives(p));

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/base/utf8.hpp"
+#include "src/base/printable.hpp"
 
 namespace holdfast::launcher::report {
 namespace {
@@ -42,9 +42,8 @@ std::vector<double> ticks(double low, double high) {
 }
 
 std::string escaped(const std::string& text, Quotes quotes) {
-  std::string clean = text, out;
-  utf8::repair(clean);
-  for (const char c : clean) {
+  std::string out;
+  for (const char c : printable(text)) {
     switch (c) {
       case '&':
         out += "&amp;";
@@ -61,10 +60,8 @@ std::string escaped(const std::string& text, Quotes quotes) {
       case '\'':
         out += quotes == Quotes::keep ? "'" : "&#39;";
         break;
-      default: {
-        const auto byte = static_cast<unsigned char>(c);
-        out += (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f ? ' ' : c;
-      }
+      default:
+        out += c;
     }
   }
   return out;

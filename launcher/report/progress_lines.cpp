@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "launcher/report/event_words.hpp"
+#include "src/base/printable.hpp"
 
 namespace holdfast::launcher::report {
 namespace {
@@ -17,13 +18,6 @@ constexpr double pause_share = 0.1;  // of the time so far
 std::optional<double> number_of(const json& line, const char* key) {
   const auto found = line.find(key);
   return found != line.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
-}
-
-/// Words of other programs may hold anything; a line of a log holds one line.
-std::string on_one_line(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
-  return text;
 }
 
 /// Each of them is an ordinary part of a run's life, and the line of a step says it, too.
@@ -61,7 +55,7 @@ std::vector<std::string> ProgressLines::more(const std::vector<LogEntry>& events
     if (envelope.seq <= told_[envelope.term]) continue;
     told_[envelope.term] = envelope.seq;
     if (const std::string words = in_words(event); !words.empty() && !is_routine(event))
-      out.push_back(on_one_line(words));
+      out.push_back(printable_line(words));
   }
   const double pause = std::clamp(pause_share * now, first_pause_s, longest_pause_s);
   if (last_step && step_of(last_step) != last_step_ && now - step_line_at_ >= pause) {
@@ -82,7 +76,7 @@ std::vector<std::string> summary_lines(const StatusFacts& f) {
     out.push_back(fmt::format("  goodput {:.1f} %; {}", 100 * s.time.goodput(), in_words(s.time)));
   if (s.final_state && !s.final_state->state_digest.empty())
     out.push_back("  state digest " + s.final_state->state_digest);
-  std::ranges::transform(out, out.begin(), on_one_line);
+  std::ranges::transform(out, out.begin(), printable_line);
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/printable.hpp"
 
 namespace holdfast::launcher {
 namespace fs = std::filesystem;
@@ -38,22 +39,20 @@ fs::path file_of(const fs::path& folder, const std::string& node) {
   return folder / (node + ".jsonl");
 }
 
-/// Makes text that others wrote safe for logs and terminals.
-std::string printable(std::string text, std::size_t limit) {
+/// The first `limit` bytes of text that others wrote.
+std::string begin_of(std::string text, std::size_t limit) {
   if (text.size() > limit) text.resize(limit);
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return text;
+  return printable_line(text);
 }
 
 std::string to_line(const LedgerEntry& e) {
   json line = {{"time", e.time},
-               {"job", printable(e.job, 64)},
-               {"cause", printable(e.cause, 64)},
-               {"evidence", printable(e.evidence, max_evidence)},
+               {"job", begin_of(e.job, 64)},
+               {"cause", begin_of(e.cause, 64)},
+               {"evidence", begin_of(e.evidence, max_evidence)},
                {"hardware", e.hardware}};
   if (e.xid != 0) line["xid"] = e.xid;
-  if (!e.gpu.empty()) line["gpu"] = printable(e.gpu, 64);
+  if (!e.gpu.empty()) line["gpu"] = begin_of(e.gpu, 64);
   constexpr auto damaged_text = json::error_handler_t::replace;
   std::string text = line.dump(-1, ' ', true, damaged_text);
   if (text.size() + 2 > max_line) line["evidence"] = "", text = line.dump(-1, ' ', true, damaged_text);
@@ -68,7 +67,7 @@ bool read_line(std::string_view text, double now, LedgerEntry& e) {
     return false;
   const auto words = [&](const char* key, std::size_t limit) {
     const auto found = line.find(key);
-    return found != line.end() && found->is_string() ? printable(found->get<std::string>(), limit)
+    return found != line.end() && found->is_string() ? begin_of(found->get<std::string>(), limit)
                                                      : std::string();
   };
   e.time = line["time"].get<double>();

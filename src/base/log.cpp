@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "src/base/env.hpp"
+#include "src/base/printable.hpp"
 #include "src/base/write_queue.hpp"
 
 namespace holdfast::log {
@@ -122,8 +123,8 @@ bool flush(Millis limit) {
   return background == nullptr || background->flush_within(limit);
 }
 const std::string& speaker() { return current_speaker(); }
-void info(std::string_view text) { current()->info(text); }
-void warn(std::string_view text) { current()->warn(text); }
-void error(std::string_view text) { current()->error(text); }
+void info(std::string_view text) { current()->info(printable(text)); }
+void warn(std::string_view text) { current()->warn(printable(text)); }
+void error(std::string_view text) { current()->error(printable(text)); }
 
 }  // namespace holdfast::log

@@ -1,5 +1,6 @@
 #pragma once
-// Talk for people, on stderr: time, level, who speaks. Decisions go to the event log, not here.
+// Talk for people, on stderr: time, level, who speaks; all of it printable(). Decisions go to the event log,
+// not here.
 #include <fmt/core.h>
 
 #include <functional>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/base/as_size.hpp"
+#include "src/base/printable.hpp"
 
 namespace holdfast {
 
@@ -21,9 +22,7 @@ class NotStrictJson : public std::runtime_error {
 /// A name in a message: short, on one line.
 inline std::string quoted(std::string name) {
   if (name.size() > 80) name = name.substr(0, 77) + "...";
-  for (char& c : name)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return "\"" + name + "\"";
+  return "\"" + printable_line(name) + "\"";
 }
 
 /// One object in UTF-8 that begins with the first byte of `text`, names no key twice, and holds lists and

@@ -88,7 +88,7 @@ class Table {
 std::vector<Setting<RunConfig>> make_run_settings() {
   using C = RunConfig;
   Table<C> t;
-  t.add("run.name", &C::run, &Run::name, "name of the job, shown by squeue; any text");
+  t.add("run.name", &C::run, &Run::name, "name of the job, shown by squeue; no control characters");
   t.add("run.dir", &C::run, &Run::dir, "run directory on the shared file system; empty: runs/NAME");
   t.add("run.resume", &C::run, &Run::resume,
         "auto (newest verified checkpoint), none, or a checkpoint's path");

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "src/base/error.hpp"
+#include "src/base/printable.hpp"
 #include "src/base/text.hpp"
 #include "src/base/utf8.hpp"
 
@@ -35,6 +36,8 @@ Value fit(const Rule& rule, Value value, const std::string& where) {
   const auto check_text = [&](const std::string& text) {
     if (!utf8::valid(text)) refuse("valid UTF-8", "Write it in UTF-8?");
     if (text.find('\0') != std::string::npos) refuse("free of NUL characters", "Leave them out?");
+    if (rule.key == "name" && printable_line(text) != text)
+      refuse("a name without control characters", "Leave them out?");
   };
   switch (rule.kind) {
     case Kind::boolean:

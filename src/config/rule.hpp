@@ -21,7 +21,7 @@ struct Rule {
 
 /// The value as the rule's kind (an integer becomes a number where one is wanted). Throws Error (usage) that
 /// names the setting and `where` ("job.toml:12"): wrong type, out of range, not one of the choices, NUL in a
-/// text.
+/// text, a control character in a name (`run.name`, `cluster.name`, ...).
 Value fit(const Rule& rule, Value value, const std::string& where);
 
 /// What somebody typed after `=` in --set or in the environment: the TOML spelling, or, where a text is

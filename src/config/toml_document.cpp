@@ -9,6 +9,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/printable.hpp"
 #include "src/base/utf8.hpp"
 
 namespace holdfast::config {
@@ -64,9 +65,10 @@ std::string quote(std::string_view text) {
   if (!utf8::valid(text))
     throw Error(Exit::usage, "a text is not valid UTF-8", "a settings file cannot hold it");
   std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    switch (c) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view c = text.substr(at, utf8::character_bytes(text[at]));
+    at += c.size();
+    switch (c.front()) {
       case '"':
         out += "\\\"";
         break;
@@ -83,8 +85,8 @@ std::string quote(std::string_view text) {
         out += "\\t";
         break;
       default:
-        if (byte < 0x20 || byte == 0x7f)
-          out += fmt::format("\\u{:04X}", byte);
+        if (printable(c) != c)
+          out += fmt::format("\\u{:04X}", utf8::code_point(c.data()));
         else
           out += c;
     }

@@ -106,6 +106,8 @@ TEST(Load, RefusesWithFileLineAndSuggestion) {
       {"[optim]\nlr = nan\n", {"optim.lr must be a number, not nan"}},
       {"[run]\nname = 7\n", {"run.name must be a text, not 7", "Put it in quotes?"}},
       {"[run]\nname = \"a\\u0000b\"\n", {"run.name must be free of NUL characters"}},
+      {"[run]\nname = \"a\\u001b[31m\"\n", {"run.name must be a name without control characters"}},
+      {"[run]\nname = \"a\\u202E\"\n", {"run.name must be a name without control characters"}},
       {"[rank]\ncommand = \"sleep 1\"\n",
        {"rank.command must be a list of texts", "Write it as [\"one\", \"two\"]?"}},
       {"[rank]\ncommand = [\"sleep\", 1]\n", {"rank.command must be a list of texts"}},
@@ -209,13 +211,14 @@ TEST(Load, FlagsTakeTomlSpellingOrAPlainWord) {
   const auto file = dir.write("job.toml", "");
   const auto with = [&](const std::string& set) { return load(file, {set}).config; };
   EXPECT_EQ(with("run.name=plain words").run.name, "plain words");
-  EXPECT_EQ(with("run.name=\"quoted\\n\"").run.name, "quoted\n");
+  EXPECT_EQ(with("run.name=\"quoted\"").run.name, "quoted");
+  EXPECT_EQ(with("run.dir=\"quoted\\n\"").run.dir, "quoted\n");
   EXPECT_EQ(with("run.name=300").run.name, "300");
   EXPECT_EQ(with("run.name=true").run.name, "true");
   EXPECT_EQ(with("run.name=a=b").run.name, "a=b");
   EXPECT_EQ(with("run.name=").run.name, "");
-  EXPECT_EQ(with("run.name=x\"\n[train]\nsteps = 1").run.name, "x\"\n[train]\nsteps = 1");
-  EXPECT_EQ(with("run.name=\"x\"\n[train]\nsteps = 1").train.steps, 100)
+  EXPECT_EQ(with("run.dir=x\"\n[train]\nsteps = 1").run.dir, "x\"\n[train]\nsteps = 1");
+  EXPECT_EQ(with("run.dir=\"x\"\n[train]\nsteps = 1").train.steps, 100)
       << "a value never becomes a second key";
   EXPECT_EQ(with("data.tokens=/tmp/$(touch x) \"y\".tokens").data.tokens, "/tmp/$(touch x) \"y\".tokens");
   EXPECT_EQ(with("shard.strategy=no_shard").shard.strategy, Strategy::no_shard);

@@ -35,11 +35,11 @@ cp -r "$source/configs" "$dir/shared/opt/holdfast/share/holdfast/"
 # shellcheck disable=SC2016  # it must not expand
 nasty=$'a b \'c\' "d" $(touch /shared/home/evaluated) `touch /shared/home/evaluated` | ; & * \\ #e'
 run="/shared/home/r u'n \"1\" \$(touch evaluated) 100%j"
-said=$(submit --parsable -J "$nasty"$'\nline 2' --set "run.dir=$run" -- --hold --comment 'x y' 2>"$dir/err")
+said=$(submit --parsable -J "$nasty" --set "run.dir=$run" -- --hold --comment 'x y' 2>"$dir/err")
 check "submit succeeds with a name and a path that a shell would trip over" equal "$? $(<"$dir/err")" "0 "
 check "--parsable prints the job id and nothing else" grep -qx '[0-9]*' <<<"$said"
 job=$said
-check "the job's name arrives as it was typed" equal "$(name_of "$job")" "$nasty"$'\nline 2'
+check "the job's name arrives as it was typed" equal "$(name_of "$job")" "$nasty"
 check "so does the script's path" equal "$(mini exec squeue -h -j "$job" -o %o)" "$run/job.sbatch"
 check "flags after -- arrive" equal "$(mini exec squeue -h -j "$job" -o %k)" "x y"
 check "the job asks for active and spare nodes" equal "$(mini exec squeue -h -j "$job" -o %D)" 4

@@ -16,6 +16,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/printable.hpp"
 #include "src/base/units.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
 
@@ -141,13 +142,13 @@ void print_text(const fs::path& path, const FilesManifest& m, std::ostream& out)
       "checkpoint    {}\nkind          files of another program\nstep          {}\ncommitted     {}\n"
       "generation    {}\nformat        {}{}\nworld         {}\nfolder        {}\nfiles         {}, {}\n\n",
       path.string(), m.step, committed_text(path), generation_text(m.generation), checkpoint::files_version,
-      is_pinned(path, m.step) ? "\npinned        yes" : "", m.world, harmless(m.folder), m.files.size(),
+      is_pinned(path, m.step) ? "\npinned        yes" : "", m.world, printable_line(m.folder), m.files.size(),
       size_text(total_bytes(m)));
   std::size_t width = 4;
   for (const auto& file : m.files) width = std::max(width, file.name.size());
   out << fmt::format("{:{}}  {:>10}  {:>6}  digest\n", "file", width, "size", "rank");
   for (const auto& file : m.files)
-    out << fmt::format("{:{}}  {:>10}  {:>6}  {}\n", harmless(file.name), width, size_text(file.bytes),
+    out << fmt::format("{:{}}  {:>10}  {:>6}  {}\n", printable_line(file.name), width, size_text(file.bytes),
                        file.rank, file.digest);
 }
 
@@ -175,8 +176,8 @@ void print_text(const fs::path& path, const Manifest& m, std::ostream& out) {
   out << fmt::format(
       "world         {}\nstrategy      {}\nnumerics      {}\ndata          {}\nseed          {}\n"
       "config        {}\n",
-      m.facts.world, harmless(m.facts.strategy), harmless(m.facts.numerics), harmless(m.facts.data_identity),
-      m.facts.seed, harmless(m.facts.config_hash));
+      m.facts.world, printable_line(m.facts.strategy), printable_line(m.facts.numerics),
+      printable_line(m.facts.data_identity), m.facts.seed, printable_line(m.facts.config_hash));
   out << fmt::format("shards        {} files, {}\nstate digest  {}\n\n", m.shards.size(),
                      size_text(total_bytes(m)), checkpoint::digest_text(m.state_digest));
   std::size_t width = 6;
@@ -245,7 +246,7 @@ void print_verdict(const fs::path& step_dir, const checkpoint::Verified& result,
   else
     out << fmt::format("{}: {}\n", step_dir.string(), result.unreadable ? "NOT READABLE" : "DAMAGED");
   for (const auto* list : {&result.problems, &result.remarks})
-    for (const std::string& text : *list) out << "  " << harmless(text) << '\n';
+    for (const std::string& text : *list) out << "  " << printable_line(text) << '\n';
 }
 
 }  // namespace
@@ -269,7 +270,7 @@ int ckpt_ls(const fs::path& given, bool json, std::ostream& out) {
       else
         out << fmt::format("{:>10}  {:>14}  {:>10}  {:>6}  {:20}  files in {}{}\n", step, "",
                            size_text(total_bytes(m)), m.files.size(), committed_text(step_dir),
-                           harmless(m.folder), is_pinned(step_dir, step) ? "  pinned" : "");
+                           printable_line(m.folder), is_pinned(step_dir, step) ? "  pinned" : "");
       continue;
     }
     if (!found.manifest) {
@@ -277,7 +278,7 @@ int ckpt_ls(const fs::path& given, bool json, std::ostream& out) {
       if (json)
         list.push_back({{"path", step_dir.string()}, {"step", step}, {what, found.why}});
       else
-        out << fmt::format("{:>10}  {}: {}\n", step, what, harmless(found.why));
+        out << fmt::format("{:>10}  {}: {}\n", step, what, printable_line(found.why));
       continue;
     }
     const Manifest& m = *found.manifest;

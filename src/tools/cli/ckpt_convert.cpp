@@ -6,6 +6,7 @@
 #include "checkpoint/exchange/index_file.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
+#include "src/base/printable.hpp"
 #include "src/config/hf_config.hpp"
 #include "src/config/load.hpp"
 #include "src/tools/cli/ckpt_change.hpp"
@@ -71,7 +72,8 @@ int ckpt_index(const fs::path& path, std::ostream& out) {
 int ckpt_import(const ImportFiles& files, std::ostream& out) {
   const auto begin = Clock::now();
   const checkpoint::Imported imported = checkpoint::import_safetensors(order_of(files), bar("import"));
-  for (const std::string& name : imported.skipped) out << fmt::format("not needed: {}\n", harmless(name));
+  for (const std::string& name : imported.skipped)
+    out << fmt::format("not needed: {}\n", printable_line(name));
   out << fmt::format("{}: {}\nStart from it with --set run.resume={}\n", imported.path.string(),
                      rate_text(imported.bytes, begin),
                      fs::absolute(imported.path).lexically_normal().string());

@@ -7,6 +7,7 @@
 
 #include "checkpoint/verify/diff.hpp"
 #include "src/base/error.hpp"
+#include "src/base/printable.hpp"
 #include "src/tools/cli/ckpt.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
 
@@ -26,7 +27,7 @@ std::string shape_text(const LogicalTensor& tensor) {
 
 /// A value of a fact: its first line, and short.
 std::string short_text(std::string text) {
-  text = harmless(text.substr(0, text.find('\n')));
+  text = printable_line(text.substr(0, text.find('\n')));
   return text.size() > 60 ? text.substr(0, 57) + "..." : text;
 }
 

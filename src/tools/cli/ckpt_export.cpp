@@ -7,6 +7,7 @@
 #include "checkpoint/exchange/checkpoint_tensors.hpp"
 #include "checkpoint/exchange/export.hpp"
 #include "src/base/error.hpp"
+#include "src/base/printable.hpp"
 #include "src/config/load.hpp"
 #include "src/tools/cli/ckpt_change.hpp"
 #include "src/tools/cli/ckpt_folder.hpp"
@@ -73,7 +74,7 @@ int write_folder(const ExportOrder& order, const config::ModelShape& shape, cons
 
 int export_merged(const ExportOrder& order, std::ostream& out) {
   MergedModel merged(clean(order.path), clean(order.base));
-  Model model{merged, harmless(merged.description()), merged.types(element_of(order.dtype))};
+  Model model{merged, printable_line(merged.description()), merged.types(element_of(order.dtype))};
   if (is_one_file(order)) return write_file(order, model, out);
   const fs::path tokenizer = order.tokenizer.empty() ? merged.tokenizer() : clean(order.tokenizer);
   model.folder = {order.shard_bytes, tokenizer, merged.base_folder()};

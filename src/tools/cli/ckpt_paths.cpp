@@ -134,12 +134,6 @@ std::string rate_text(std::int64_t bytes, Clock::time_point begin) {
                      size_text(static_cast<double>(bytes) / seconds));
 }
 
-std::string harmless(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return text;
-}
-
 std::string committed_at(const fs::path& step_dir) try {
   const auto record = checkpoint::read_commit_record(step_dir);
   return record ? utc_iso8601(static_cast<double>(record->committed)).substr(0, 19) + "Z" : "";

@@ -43,8 +43,6 @@ std::optional<LocalFolder> local_folder_of(const RunDir& run);
 
 /// "2.10 GiB in 3.0 s (716.8 MiB/s)"
 std::string rate_text(std::int64_t bytes, Clock::time_point begin);
-/// Text of a manifest on a terminal: one line, nothing that steers it.
-std::string harmless(std::string text);
 /// When a checkpoint was committed, "2026-11-21T03:04:05Z"; "" when that is not on record (formats 1 to 4).
 std::string committed_at(const fs::path& step_dir);
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <iostream>
 #include <istream>
 #include <ostream>
 
@@ -63,10 +64,10 @@ class Conversation {
 
 int converse(Writer& writer, const GenerateOrder& order, std::istream& in, std::ostream& out) {
   const bool terminal = ::isatty(0) == 1 && ::isatty(2) == 1;
-  if (terminal) fmt::print(stderr, "Ctrl-C ends an answer, Ctrl-D all of it.\n");
+  if (terminal) std::cerr << "Ctrl-C ends an answer, Ctrl-D all of it.\n";
   Conversation conversation(writer, order, out);
   for (std::string line;;) {
-    if (terminal) fmt::print(stderr, "> ");
+    if (terminal) std::cerr << "> ";
     if (!std::getline(in, line)) break;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
@@ -74,10 +75,10 @@ int converse(Writer& writer, const GenerateOrder& order, std::istream& in, std::
     } catch (const Error& error) {
       // At a terminal one line may be wrong and the next one right.
       if (!terminal || error.exit() != Exit::usage) throw;
-      fmt::print(stderr, "holdfast: {}\n", error.what());
+      std::cerr << fmt::format("holdfast: {}\n", error.what());
     }
   }
-  if (terminal) fmt::print(stderr, "\n");
+  if (terminal) std::cerr << "\n";
   writer.say_speed();
   return static_cast<int>(Exit::done);
 }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <charconv>
+#include <iostream>
 #include <memory>
 
 #include "src/base/clock.hpp"
@@ -77,7 +78,7 @@ void print_plan(const corpus::Plan& plan) {
                                {"work", std::filesystem::absolute(plan.work.path.parent_path()).string()},
                                {"parts", plan.parts.size()},
                                {"stages", stages}};
-  fmt::print("{}\n", report.dump(2));
+  std::cout << fmt::format("{}\n", report.dump(2));
 }
 
 void warn_of_long(const ordered_json& settings, const ordered_json& file) {
@@ -124,8 +125,8 @@ void warn_of_input(const ordered_json& card) {
 }
 
 void print_file(const ordered_json& file, const std::string& more) {
-  fmt::print("{}: {} tokens, {}identity {}\n", file["path"].get<std::string>(),
-             file["tokens"].get<std::int64_t>(), more, file["identity"].get<std::string>());
+  std::cout << fmt::format("{}: {} tokens, {}identity {}\n", file["path"].get<std::string>(),
+                           file["tokens"].get<std::int64_t>(), more, file["identity"].get<std::string>());
 }
 
 void report(const corpus::Settings& settings, const ordered_json& card) {
@@ -137,8 +138,8 @@ void report(const corpus::Settings& settings, const ordered_json& card) {
   print_file(card["output"], fmt::format("vocabulary {}, ", card["vocabulary"].get<std::int64_t>()));
   if (card.contains("validation")) print_file(card["validation"], "");
   if (const auto model = corpus::model_path(settings); !model.empty())
-    fmt::print("{}: tokenizer\n", model.string());
-  fmt::print("{}: card\n", corpus::card_path(settings.output).string());
+    std::cout << fmt::format("{}: tokenizer\n", model.string());
+  std::cout << fmt::format("{}: card\n", corpus::card_path(settings.output).string());
 }
 
 }  // namespace

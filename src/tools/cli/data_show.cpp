@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "src/base/files.hpp"
@@ -51,21 +52,23 @@ void print_card(const ordered_json& card) {
   };
   const auto line = [&](const char* title, const char* name) {
     if (card.contains(name))
-      fmt::print("{:<17}{}\n", title, card[name].is_object() ? list(card[name]) : card[name].dump());
+      std::cout << fmt::format("{:<17}{}\n", title,
+                               card[name].is_object() ? list(card[name]) : card[name].dump());
   };
   line("read", "read");
   line("duplicates", "removed");
   line("kept", "kept");
   line("unknown tokens", "unknown");
-  if (card.contains("settings")) fmt::print("{:<17}{}\n", "settings", card["settings"].dump());
+  if (card.contains("settings")) std::cout << fmt::format("{:<17}{}\n", "settings", card["settings"].dump());
   if (!card.contains("inputs")) return;
   constexpr std::size_t max_shown = 20;
   const auto& inputs = card["inputs"];
-  fmt::print("{:<17}{} files{}\n", "inputs", inputs.size(),
-             inputs.size() > max_shown ? fmt::format(", of which the first {}:", max_shown) : "");
+  std::cout << fmt::format(
+      "{:<17}{} files{}\n", "inputs", inputs.size(),
+      inputs.size() > max_shown ? fmt::format(", of which the first {}:", max_shown) : "");
   for (std::size_t i = 0; i < std::min(inputs.size(), max_shown); ++i)
-    fmt::print("  {}  {}  {}\n", inputs[i].value("xxh3_128", ""), inputs[i].value("bytes", std::uint64_t{0}),
-               inputs[i].value("path", ""));
+    std::cout << fmt::format("  {}  {}  {}\n", inputs[i].value("xxh3_128", ""),
+                             inputs[i].value("bytes", std::uint64_t{0}), inputs[i].value("path", ""));
 }
 
 }  // namespace
@@ -89,10 +92,12 @@ void run_show(const ShowOptions& options) {
                                  {"learned", learned},
                                  {"verified", options.verify},
                                  {"card", card}};
-    fmt::print("{}\n", report.dump(2));
+    std::cout << fmt::format("{}\n", report.dump(2));
     return;
   }
-  const auto line = [](const char* title, const auto& value) { fmt::print("{:<17}{}\n", title, value); };
+  const auto line = [](const char* title, const auto& value) {
+    std::cout << fmt::format("{:<17}{}\n", title, value);
+  };
   line("tokens", file.size());
   line("vocabulary", file.vocabulary());
   line("bytes per token", header.bytes_per_token);

@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "src/base/error.hpp"
+#include "src/base/printable.hpp"
 #include "src/base/utf8.hpp"
 #include "src/tools/cli/interrupt.hpp"
 #include "src/tools/cli/writer.hpp"
@@ -36,8 +37,7 @@ std::string title_of(const Prompt& prompt) {
     text = content.is_string() ? content.get<std::string>() : content.dump();
   }
   constexpr std::size_t most = 72;
-  std::string out;
-  for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  std::string out = printable_line(text);
   if (out.size() <= most) return out;
   std::size_t cut = most;
   while (utf8::continues(out[cut])) --cut;

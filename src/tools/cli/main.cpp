@@ -1,9 +1,10 @@
 // holdfast-tool: the verbs that need heavy libraries (HDF5, SentencePiece). `holdfast VERB` executes it, so
 // it speaks as holdfast does.
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <iostream>
 
 #include "src/base/error.hpp"
+#include "src/base/printable.hpp"
 #include "src/command_line/complete.hpp"
 #include "src/command_line/help.hpp"
 #include "src/command_line/man_page.hpp"
@@ -33,6 +34,7 @@ std::string candidates(const CLI::App& app, std::vector<std::string> words) {
 
 int main(int argc, char** argv) {
   using holdfast::Exit;
+  const holdfast::PrintableStreams printable_streams;
   CLI::App app("Holdfast's tools for data, checkpoints and models", "holdfast");
   app.formatter(holdfast::command_line::help_formatter(holdfast::command_line::help_width()));
   app.set_help_flag("-h,--help", "Print help");
@@ -44,8 +46,7 @@ int main(int argc, char** argv) {
   const std::string first = argc > 1 ? argv[1] : "";
   try {
     if (first == "complete" || first == "man") {  // asked by `holdfast complete` and `holdfast man`
-      std::printf("%s",
-                  first == "man" ? man_verbs(app).c_str() : candidates(app, {argv + 2, argv + argc}).c_str());
+      std::cout << (first == "man" ? man_verbs(app) : candidates(app, {argv + 2, argv + argc}));
       return 0;
     }
     refuse_unknown_verb(app, {argv + 1, argv + argc});
@@ -54,15 +55,15 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& success) {  // --help
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "holdfast: %s\n", usage_error(app, {argv + 1, argv + argc}, error).what());
+    std::cerr << "holdfast: " << usage_error(app, {argv + 1, argv + argc}, error).what() << "\n";
     return exit_of(Exit::usage);
   } catch (const holdfast::Error& error) {
-    std::fprintf(stderr, "holdfast: %s\n", error.what());
+    std::cerr << "holdfast: " << error.what() << "\n";
     return exit_of(error.exit());
   } catch (const holdfast::tool::Interrupted& interrupted) {
     return 128 + interrupted.signal();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "holdfast: %s (internal error)\n", error.what());
+    std::cerr << "holdfast: " << error.what() << " (internal error)\n";
     return exit_of(Exit::runtime);
   }
 }

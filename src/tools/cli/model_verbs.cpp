@@ -1,6 +1,7 @@
 #include <iostream>
 #include <memory>
 
+#include "src/base/printable.hpp"
 #include "src/tools/cli/eval.hpp"
 #include "src/tools/cli/generate.hpp"
 #include "src/tools/cli/named_run.hpp"
@@ -75,7 +76,10 @@ void add_generate(CLI::App& app, int& exit_code) {
   verb->footer(
       "Without prompts, each line of standard input is a prompt; with --chat all lines are one conversation. "
       "Runs on this machine's CPUs.");
-  verb->callback([order, &exit_code] { exit_code = generate(*order, std::cin, std::cout); });
+  verb->callback([order, &exit_code] {
+    write_data_from_now_on();
+    exit_code = generate(*order, std::cin, std::cout);
+  });
 }
 
 void add_eval(CLI::App& app, int& exit_code) {

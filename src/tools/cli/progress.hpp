@@ -7,6 +7,7 @@
 #include <string>
 
 #include "src/base/clock.hpp"
+#include "src/base/printable.hpp"
 
 namespace holdfast::tool {
 
@@ -21,7 +22,7 @@ class Progress {
   template <class MakeText>
   void show(MakeText make_text) {
     if (!terminal_ || !next_.passed()) return;
-    std::fprintf(stderr, "\r\033[K%s", std::string(make_text()).c_str());
+    std::fprintf(stderr, "\r\033[K%s", printable_line(make_text()).c_str());
     shown_ = true;
     next_ = Deadline::in(Millis(250));
   }

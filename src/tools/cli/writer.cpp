@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iostream>
 
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
@@ -62,7 +63,7 @@ void Writer::open_tokenizer(const GenerateOrder& order) {
   for (const fs::path& from : {files_.base().path(), folder})
     if (ids.said_by.empty() && fs::is_directory(from, ignored)) ids = infer::token_ids_of(from);
   if (const std::string says = infer::disagreement(ids, *tokenizer_); !says.empty())
-    fmt::print(stderr, "holdfast: {}. Is this the model's tokenizer?\n", says);
+    std::cerr << fmt::format("holdfast: {}. Is this the model's tokenizer?\n", says);
   ends_ = infer::ends_of(ids, *tokenizer_);
   // A model that was taught to chat beside the configuration of its base ends its turns as its tokenizer
   // says.
@@ -102,9 +103,9 @@ std::vector<infer::Answer> Writer::answer(std::span<const std::vector<text::Toke
 
 void Writer::say_speed() const {
   if (written_ == 0) return;
-  fmt::print(stderr, "holdfast: {} tokens for {} prompt{} of {} in {:.2f} s: {:.1f} tokens/s ({})\n",
-             written_, texts_, texts_ == 1 ? "" : "s", read_, seconds_,
-             static_cast<double>(written_) / std::max(seconds_, 1e-9), order_.dtype);
+  std::cerr << fmt::format("holdfast: {} tokens for {} prompt{} of {} in {:.2f} s: {:.1f} tokens/s ({})\n",
+                           written_, texts_, texts_ == 1 ? "" : "s", read_, seconds_,
+                           static_cast<double>(written_) / std::max(seconds_, 1e-9), order_.dtype);
 }
 
 }  // namespace holdfast::tool

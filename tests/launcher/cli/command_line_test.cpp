@@ -168,11 +168,18 @@ TEST(CommandLine, PlanTakesSlurmsSpelling) {
 
 TEST(CommandLine, NothingOfASettingIsEvaluated) {
   const test::Scratch dir;
-  const auto job =
-      dir.write("a \"job\" $(touch x).toml", "[run]\nname = \"a 'b' $(touch /tmp/never)\\nc\\u001b[31m\"\n");
+  const auto job = dir.write("a \"job\" $(touch x).toml", "[run]\nname = \"a 'b' $(touch /tmp/never)\"\n");
   const auto plan = holdfast({"plan", job.string()});
   EXPECT_EQ(plan.status, 0) << plan.err;
-  EXPECT_THAT(plan.out, StartsWith(R"("a 'b' $(touch /tmp/never)\nc\u001B[31m": tiny on minipod)"));
+  EXPECT_THAT(plan.out, StartsWith("a 'b' $(touch /tmp/never): tiny on minipod"));
+}
+
+TEST(CommandLine, ANameHasNoControlCharacters) {
+  for (const char* name : {"two\\nlines", "\\u001b[31mred", "\\u009b31mred", "\\u202Eneerg"}) {
+    const auto plan = holdfast({"plan", "quickstart", "--set", std::string("run.name=\"") + name + "\""});
+    EXPECT_EQ(plan.status, 2) << name;
+    EXPECT_THAT(plan.err, HasSubstr("run.name must be a name without control characters")) << name;
+  }
 }
 
 TEST(CommandLine, ConfigShowTellsOrigins) {

@@ -93,7 +93,7 @@ TEST_F(RunDirSetup, the_groups_plan_has_no_argument_and_no_value_of_the_users) {
 }
 
 TEST_F(RunDirSetup, makes_a_private_directory_that_reads_back) {
-  wanted.config.run.name = "a \"b\"\n$(c)";
+  wanted.config.run.name = "a \"b\" $(c)";
   set_up();
   EXPECT_EQ(mode(run.path) & 0027, 0u);
   EXPECT_EQ(mode(run.secret()), 0600u);

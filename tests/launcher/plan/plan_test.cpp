@@ -602,7 +602,7 @@ TEST(Plan, OfAnotherProgramSaysWhatIsKnownOfIt) {
 
 TEST(Plan, JsonComesBack) {
   for (const char* job : {"quickstart", "llama2-7b-nabuchodonosor"}) {
-    auto in = inputs_of(job, {"run.name=a \"b\"\n$(c) ü", "shard.strategy=hfsdp", "precision.parameters=bf16",
+    auto in = inputs_of(job, {"run.name=a \"b\" $(c) ü", "shard.strategy=hfsdp", "precision.parameters=bf16",
                               "precision.reduce=bf16"});
     const auto p = in.plan();
     const auto j = to_json(p);

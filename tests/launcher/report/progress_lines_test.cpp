@@ -31,7 +31,7 @@ TEST(ProgressLines, EachEventIsToldOnceAndWhatWasThereIsNot) {
   events.push_back(entry(1, 3, events::CheckpointDurable{1, 40, ""}));
   events.push_back(entry(2, 1, events::CheckpointDurable{1, 50, "two tries"}));
   EXPECT_THAT(lines.more(events, std::nullopt, 100, 2),
-              ElementsAre("n2 was lost: no heartbeat  [2J for 2.0 s",
+              ElementsAre("n2 was lost: no heartbeat \xEF\xBF\xBD[2J for 2.0 s",
                           "the checkpoint of step 50 is durable: two tries"));
   EXPECT_THAT(lines.more(events, std::nullopt, 100, 3), IsEmpty());
   events.erase(events.begin() + 1);  // it was void
