@@ -77,6 +77,7 @@ TEST(FuzzRegression, foldersOfCheckpoints) {
 TEST(FuzzRegression, flightRecords) { EXPECT_GE(run_all(tests / "fuzz/corpus/flight", try_flight), 2); }
 TEST(FuzzRegression, hostlists) { EXPECT_GE(run_all(tests / "fuzz/corpus/hostlist", try_hostlist), 4); }
 TEST(FuzzRegression, choicesOfAlgorithms) { EXPECT_GE(run_all(tests / "fuzz/corpus/tuning", try_tuning), 2); }
+TEST(FuzzRegression, cards) { EXPECT_GE(run_all(tests / "fuzz/corpus/card", try_card), 4); }
 TEST(FuzzRegression, clusterFiles) {
   EXPECT_GE(run_all(fs::path(HOLDFAST_SOURCE_DIR) / "configs/clusters", try_cluster), 2);
   EXPECT_GE(run_all(tests / "fuzz/corpus/cluster", try_cluster), 1);

@@ -4,7 +4,7 @@
 #   tests/fuzz/run.sh BUILD [SECONDS [NAME...]]   SECONDS of each (default 600); NAME: manifest, vote, safetensors,
 #                                                 hf_config, adapter_config, message, session, channel, seal,
 #                                                 mover_request, bulk, jinja, tokenizer, sentencepiece, run,
-#                                                 ledger, checkpoints, flight, hostlist, tuning, cluster, job
+#                                                 ledger, checkpoints, flight, hostlist, tuning, card, cluster, job
 #
 # BUILD is a build tree with HOLDFAST_FUZZ=ON and clang. What is found stays in BUILD/fuzz/NAME: fix it, and put the
 # input into tests/fuzz/corpus/NAME, which the test fuzz_regression_test runs ever after.
@@ -14,7 +14,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$(cd "$1" && pwd) seconds=${2:-600}
 shift $(($# < 2 ? $# : 2))
 (($#)) || set -- manifest vote safetensors hf_config adapter_config message session channel seal mover_request bulk jinja tokenizer sentencepiece \
-  run ledger checkpoints flight hostlist tuning cluster job
+  run ledger checkpoints flight hostlist tuning card cluster job
 
 status=0
 for name; do

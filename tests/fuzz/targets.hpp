@@ -51,6 +51,8 @@ void try_hostlist(std::string_view bytes);
 void try_tuning(std::string_view bytes);
 /// A cluster file.
 void try_cluster(std::string_view bytes);
+/// The card of a token file; IDENTITY in it is that of the file.
+void try_card(std::string_view bytes);
 /// A job file, or a run's config.toml.
 void try_job(std::string_view bytes);
 
