@@ -59,7 +59,7 @@ open_to_others() {
     # shellcheck disable=SC2016 # for the node's shell
     mini exec --root --node "$node" --chdir / bash -c 'find /dev/shm /tmp /var/tmp -user "$1" ! -type l -perm /o+rwx -path "*holdfast*" 2>/dev/null' _ $owner || true
   done
-  find "$home/beside" \( ! -user $owner -o -perm /o+w \) ! -type l 2>/dev/null || true
+  find "$home/beside" \( ! -user $owner -o -perm /o+w \) ! -type l ! -name 'hold*' 2>/dev/null || true # those are this script's
 }
 : >"$dir/open"
 end=$((SECONDS + 60 * minutes))
@@ -84,6 +84,7 @@ summary=$(jq -cs --arg plain "$(digest plain)" --arg beside "$(digest beside)" -
     gained: (map(.gained[]) | unique), open: $open, attempts: $attempts, digests: [$plain, $beside], left: $left,
     log_bytes_per_minute: ($log_bytes / $minutes | floor)}' "$dir"/dgx*.json)
 cat "$dir"/dgx*.err >&2
+[[ $(result beside '.attempts | length') == 1 ]] || show_record beside >&2
 printf 'RESULT %s\n' "$summary"
 jq -e --argjson n ${#nodes[@]} '.nodes == $n and .gained == [] and .open == [] and .attempts == 1 and .digests[0] == .digests[1] and .left == 0
   and .log_bytes_per_minute <= 102400' <<<"$summary" >/dev/null
