@@ -82,7 +82,8 @@ bool lacks_interpreter(const char* script, StartFailure& failure) {
   if (!command.folder.empty() && ::chdir(command.folder.c_str()) != 0)
     fail(StartFailure::Step::folder, command.folder.c_str());
   if (!command.output.empty()) {
-    const int fd = ::open(command.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const int fd =
+        ::open(command.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) fail(StartFailure::Step::output, command.output.c_str());
     ::dup2(fd, 1);
     ::dup2(fd, 2);

@@ -78,6 +78,8 @@ TEST_F(OwnRun, HasNoLinks) {
     mend(path);
   }
   EXPECT_EQ(refusal(), "");
+  fs::create_directory_symlink(top, run.logs() / "attempt-0001");
+  EXPECT_THAT(refusal(), HasSubstr("attempt-0001 is a symbolic link"));
 }
 
 TEST_F(OwnRun, IsNotThatOfAnotherUser) {

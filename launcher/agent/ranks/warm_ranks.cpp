@@ -40,7 +40,7 @@ def wait():
         ctypes.memmove(start + shown.index(key) + len(key) - 1, value, len(value))
     os.environ.clear()
     os.environ.update(rank["environment"])
-    output = os.open(rank["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    output = os.open(rank["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     sys.stdout.flush(), sys.stderr.flush()
     os.dup2(output, 1), os.dup2(output, 2), os.close(output)
     nothing = os.open(os.devnull, os.O_RDONLY)

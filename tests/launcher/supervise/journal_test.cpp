@@ -39,6 +39,13 @@ class RunFolder : public testing::Test {
 
 using JournalTest = RunFolder;
 
+TEST_F(JournalTest, IsNotWrittenThroughALink) {
+  put(run.path / "elsewhere", "mine\n");
+  files::fs::create_symlink(run.path / "elsewhere", run.events() / "0003.jsonl");
+  EXPECT_THROW(Journal(run, 3), Error);
+  EXPECT_EQ(files::read_text(run.path / "elsewhere"), "mine\n");
+}
+
 TEST_F(JournalTest, CompletesWhatItWrites) {
   Journal journal(run, 3);
   const json first = to_json(journal.write(events::LeaderElected{"n0", "7.0", 1, {}}, 1700000000.25));
