@@ -37,16 +37,14 @@ void check_target(const fs::path& target, std::int64_t bytes) {
 }
 
 fs::path aside_of(const fs::path& target) {
-  return folder_of(target) / ("." + target.filename().string() + ".tmp-" + std::to_string(::getpid()));
+  return files::name_aside(folder_of(target) / ("." + target.filename().string()));
 }
 
 }  // namespace
 
 AsideFile::AsideFile(fs::path target, std::int64_t bytes) : target_(std::move(target)) {
   check_target(target_, bytes);
-  const fs::path aside = aside_of(target_);
-  ::unlink(aside.c_str());  // of a process that had our number and was killed
-  file_ = std::make_unique<NewFile>(aside, bytes, true);
+  file_ = std::make_unique<NewFile>(aside_of(target_), bytes, true);
 }
 
 void AsideFile::commit() {

@@ -247,6 +247,18 @@ bool is_private(const struct stat& facts) {
 }
 }  // namespace
 
+void close_own_folder(const fs::path& folder) {
+  const Fd fd = try_open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  struct stat facts {};
+  if (!fd || ::fstat(fd.get(), &facts) != 0)
+    throw Error(Exit::runtime, "cannot use the folder " + folder.string(), why_not_opened(folder, errno));
+  if (facts.st_uid != ::geteuid())
+    throw Error(Exit::runtime, "cannot use the folder " + folder.string(),
+                fmt::format("it is another user's, of the number {}", facts.st_uid),
+                "Choose another name, or ask that user to remove it?");
+  close_folder(folder);
+}
+
 void make_private_folder(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     throw system_error("cannot make the folder " + folder.string(), errno,

@@ -79,6 +79,9 @@ void close_folder(const fs::path& folder);
 /// in /tmp and /dev/shm, they may have made the name before: a link, a folder of somebody else, or one that
 /// others can enter is an Error (runtime), which says whose it is.
 void make_private_folder(const fs::path& folder);
+/// close_folder() of a folder that is this user's own: one of somebody else, and a link, is an Error
+/// (runtime).
+void close_own_folder(const fs::path& folder);
 /// It is this user's own folder, which no other user can enter; a link to one is not.
 bool is_private_folder(const fs::path& path);
 /// A look at a path has three answers: what cannot be looked at may be there, and may come back.

@@ -140,10 +140,10 @@ TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t least)
   struct stat status = {};
   if (!fd || ::fstat(fd.get(), &status) != 0) {
     const int why = errno;
+    if (why == ENXIO || why == EISDIR) throw unusable(path, "it is not a regular file");
     if (!is_for_good(why)) throw out_of_reach(path, why);
     throw unusable(path, std::strerror(why));
   }
-  if (!S_ISREG(status.st_mode)) throw unusable(path, "it is not a regular file");
   TokenFile file(path, std::move(fd));
   file.bytes_ = as_size(status.st_size);
   if (file.bytes_ == 0) throw unusable(path, "it is empty");
@@ -284,7 +284,7 @@ void TokenFile::verify() const {
 
 TokenFileWriter::TokenFileWriter(std::filesystem::path path, std::int64_t vocabulary,
                                  const Hash128& tokenizer, std::int64_t row)
-    : path_(std::move(path)), aside_(path_), state_(XXH3_createState()) {
+    : path_(std::move(path)), aside_(files::name_aside(path_)), state_(XXH3_createState()) {
   expects(vocabulary > 0 && vocabulary <= std::numeric_limits<std::int32_t>::max(),
           "vocabulary is in [1, 2^31)");
   expects(row >= 0, "a row has a length, or there are none");
@@ -293,12 +293,10 @@ TokenFileWriter::TokenFileWriter(std::filesystem::path path, std::int64_t vocabu
   header_.tokenizer = tokenizer;
   header_.row = static_cast<std::uint64_t>(row);
   XXH3_128bits_reset_withSeed(state_.get(), header_.row);
-  aside_ += ".tmp-" + std::to_string(::getpid());
-  const int raw = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (raw < 0)
+  fd_ = files::try_open(aside_, O_WRONLY | O_CREAT | O_EXCL, 0644);
+  if (!fd_)
     throw Error(Exit::usage, "cannot write token file " + path_.string(), std::strerror(errno),
                 "Choose another --output?");
-  fd_ = files::Fd(raw);
   written_ =
       header_bytes;  // a hole until finish() fills it: an unfinished file never passes for a token file
 }

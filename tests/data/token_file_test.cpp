@@ -50,6 +50,18 @@ class TokenFileTest : public testing::Test {
   fs::path folder_, path_;
 };
 
+TEST_F(TokenFileTest, is_written_where_nobody_else_writes) {
+  fs::create_symlink(folder_ / "elsewhere", path_.string() + ".tmp-" + std::to_string(::getpid()));
+  TokenFileWriter one(path_, 256, hash_bytes("a")), other(path_, 256, hash_bytes("b"));
+  one.append(std::vector<std::int32_t>{1, 2, 3});
+  other.append(std::vector<std::int32_t>{4, 5});
+  one.finish();
+  EXPECT_EQ(TokenFile::open(path_).size(), 3);
+  other.finish();
+  EXPECT_EQ(TokenFile::open(path_).size(), 2);
+  EXPECT_FALSE(fs::exists(folder_ / "elsewhere")) << "a link that somebody has put there";
+}
+
 TEST_F(TokenFileTest, two_byte_tokens_come_back) {
   write(65536, {0, 1, 65535, 42});
   const TokenFile file = TokenFile::open(path_);

@@ -44,8 +44,7 @@ class AsideFolder {
     const fs::path parent = parent_of(target);
     if (!fs::is_directory(parent, error))
       throw Error(Exit::usage, "cannot write " + target.string(), parent.string() + " is not a folder");
-    aside_ = parent / ("." + target.filename().string() + ".tmp-" + std::to_string(::getpid()));
-    fs::remove_all(aside_, error);  // of a process that had our number and was killed
+    aside_ = files::name_aside(parent / ("." + target.filename().string()));
     if (::mkdir(aside_.c_str(), 0755) != 0) throw system_error("cannot create " + aside_.string(), errno);
   }
   AsideFolder(const AsideFolder&) = delete;

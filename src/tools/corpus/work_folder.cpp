@@ -26,8 +26,10 @@ fs::path WorkFolder::part_file(const char* kind, std::size_t part, const char* e
 }
 
 void create(const WorkFolder& work) {
+  const fs::path all = work.path.parent_path();
   std::error_code error;
-  fs::create_directories(work.path, error);
+  if (fs::create_directories(all, error); !error) files::close_own_folder(all);
+  if (!error) fs::create_directory(work.path, error);
   if (error)
     throw Error(Exit::usage, "cannot make " + work.path.string(), error.message(),
                 "Choose another --output?");

@@ -27,7 +27,8 @@ struct WorkFolder {
   std::filesystem::path part_file(const char* kind, std::size_t part, const char* end) const;
 };
 
-/// Makes the folder.
+/// Makes the folder. Error (runtime) where OUTPUT.work is another user's, or a link: what is in it would
+/// become part of the output.
 void create(const WorkFolder& work);
 /// Removes it, those of other settings, and OUTPUT.work when nothing is left in it.
 void remove(const WorkFolder& work);

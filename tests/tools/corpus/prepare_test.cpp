@@ -1,6 +1,8 @@
 #include "src/tools/corpus/prepare.hpp"
 
 #include <fmt/core.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "src/tools/corpus/card.hpp"
@@ -436,14 +438,38 @@ TEST_F(CorpusTest, a_corpus_that_does_not_fit_is_refused_before_work) {
 TEST_F(CorpusTest, a_disk_that_fills_up_leaves_no_half_outputs) {
   put("a.txt", std::string(100'000, 'a'));
   const auto plan = plan_of(settings_, around_);
-  fs::create_directories(plan.work.path);
-  const fs::path aside = plan.work.merged_train().string() + ".tmp-" + std::to_string(::getpid());
-  fs::create_symlink("/dev/full", aside);  // every write says ENOSPC
-  EXPECT_THAT(refusal(Exit::runtime), HasSubstr("No space left"));
+  // Once the parts are done, no file may become as large as all of them.
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  around_.watch.check = [&] {
+    const rlimit limit{150'000, before.rlim_max};
+    if (fs::exists(plan.work.result(0))) ::setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  EXPECT_THAT(refusal(Exit::runtime), HasSubstr("File too large"));
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  around_.watch.check = nullptr;
   EXPECT_FALSE(fs::exists(settings_.output));
   EXPECT_FALSE(fs::exists(card_path(settings_.output)));
   EXPECT_TRUE(fs::exists(plan.work.result(0))) << "what was done is kept";
   EXPECT_EQ(refusal(), "accepted") << "there is room again";
+}
+
+TEST_F(CorpusTest, nobody_elses_work_is_taken) {
+  put("a.txt", "some text\n");
+  const fs::path work = settings_.output.string() + ".work";
+  fs::create_directory(folder_ / "elsewhere");
+  fs::create_directory_symlink(folder_ / "elsewhere", work);
+  EXPECT_THAT(refusal(Exit::runtime), HasSubstr("cannot use the folder " + work.string()));
+  EXPECT_TRUE(fs::is_empty(folder_ / "elsewhere"));
+  fs::remove(work);
+  if (::geteuid() == 0) {
+    fs::create_directory(work);
+    ASSERT_EQ(::chown(work.c_str(), 61001, 0), 0);
+    EXPECT_THAT(refusal(Exit::runtime), HasSubstr("another user's, of the number 61001"));
+    fs::remove(work);
+  }
+  EXPECT_EQ(refusal(), "accepted");
 }
 
 TEST_F(CorpusTest, an_interrupted_run_stops_and_goes_on_later) {
