@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Keep four kinds of noise out of the C++ sources, and fail where there is one.
+"""Keep some kinds of noise and of risk out of the C++ sources, and fail where there is one.
 
 A conversion to std::size_t is written as_size(x) (src/base/as_size.hpp), and only where a comparison, a product or a template
 argument needs it: an index, and the argument of resize() or subspan(), converts by itself.
@@ -8,6 +8,8 @@ A look at a path has three answers (src/base/files.hpp): exists(path) of the sta
 read, is for tests.
 What a program keeps where every user can make names (/dev/shm, /tmp) is named by src/control/private_place.hpp, in which nobody
 can foresee them.
+Files are opened by files::open and what stands on it (src/base/files.hpp): it takes regular files alone, waits for nobody, and
+writes through no link. MAY_OPEN names the files that open others by themselves, and why.
 """
 import pathlib
 import re
@@ -18,6 +20,29 @@ LOOK = re.compile(r"(?<![\w.])(?:std::filesystem::|fs::)exists\((?!status\))")
 NAMED = re.compile(r"\"/(?:dev/shm|tmp|var/tmp)/|\b(?:node_memory|temp_directory_path\(\))\)? /|\b(?:shm_open|tmpnam|tempnam|mktemp)\(")
 # The first lists names; the second takes one from /dev/urandom.
 MAY_NAME = ("launcher/agent/ranks/scratch.cpp", "slurm/batch_script.cpp")
+OPEN = re.compile(r"\bstd::[io]?fstream\b|(?<![\w:])::(?:open|openat|creat)\(|\bfopen\(")
+KERNEL = "files of the kernel alone (/proc, /sys)"
+MAY_OPEN = {
+    "checkpoint/io/direct_reader.cpp": "with O_DIRECT; it does not wait, and its callers refuse what is no regular file",
+    "checkpoint/verify/verify_h5.cpp": KERNEL,
+    "launcher/agent/daemon/agent_port.cpp": KERNEL,
+    "launcher/agent/ranks/outside_look.cpp": KERNEL,
+    "launcher/agent/ranks/run_processes.cpp": KERNEL,
+    "launcher/agent/signs/link_source.cpp": KERNEL,
+    "launcher/agent/signs/sign_sources.cpp": KERNEL,
+    "launcher/pmix/accept.cpp": KERNEL,
+    "launcher/supervise/agent_ports.cpp": KERNEL,
+    "src/base/descriptors.cpp": KERNEL,
+    "src/base/files.cpp": "what the others use",
+    "src/base/kernel_log.cpp": "the device /dev/kmsg",
+    "src/base/lock_pages.cpp": KERNEL,
+    "src/base/subprocess.cpp": "between fork and exec, where nothing may be allocated; and what runs a script",
+    "src/comm/shared_memory.cpp": KERNEL,
+    "src/cuda/runtime/binding.cpp": KERNEL,
+    "src/device/cpu_device.cpp": KERNEL,
+    "src/train/local/offers.cpp": KERNEL,
+    "src/train/loop/trainer.cpp": KERNEL,
+}
 ASSIGNMENT = re.compile(r"^(\+\+|--)?[\w.\->\[\]*()_:]+\s*((<<|>>|[-+*/|&^%])?=[^=]|\+\+$|--$|$)")
 CONTROL = re.compile(r"^(?:} )?(?:else )?(?:if(?: constexpr)?|while|for) ?\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\) |^else ")
 DECLARES = re.compile(r"^(const|constexpr|static|auto|using|return|case|default|throw|delete|friend|#|//)\b"
@@ -72,8 +97,9 @@ def throws(line, at):
     return False
 
 
-def complaints(path):
+def complaints(path, name):
     before = ""
+    opens = "tests" not in path.parts and name not in MAY_OPEN
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if CAST in line and path.name != "as_size.hpp":
             yield number, "a cast to std::size_t (as_size(x) says it; an index needs none)"
@@ -81,6 +107,8 @@ def complaints(path):
             yield number, "a look that throws (files::look_at, exists_or_fail and is_there say what is meant)"
         if "tests" not in path.parts and not str(path).endswith(MAY_NAME) and NAMED.search(re.sub(r"//.*", "", line)):
             yield number, "a name where every user can make one (control::make_private finds or makes a folder of this user's)"
+        if opens and OPEN.search(line.split("//")[0]):
+            yield number, "a file that is not opened by files::open or try_open (MAY_OPEN in scripts/style.py names exceptions)"
         if begins_statement(before) and joins_assignments(line):
             yield number, "assignments joined by a comma (each is a statement of its own)"
         if line.strip() and not line.strip().startswith("//"):
@@ -93,8 +121,13 @@ def main():
     paths = [p for folder in folders for p in sorted((root / folder).rglob("*")) if p.suffix in (".cpp", ".hpp", ".cu")]
     found = 0
     for path in paths:
-        for number, what in complaints(path):
-            print(f"WRONG: {path.relative_to(root)}:{number}: {what}")
+        name = path.relative_to(root).as_posix()
+        for number, what in complaints(path, name):
+            print(f"WRONG: {name}:{number}: {what}")
+            found += 1
+    for name in MAY_OPEN:
+        if not (root / name).is_file() or not OPEN.search((root / name).read_text()):
+            print(f"WRONG: scripts/style.py: {name} opens no file by itself any more")
             found += 1
     print(f"{len(paths)} files, {found} to mend")
     return 1 if found else 0

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <random>
 #include <sstream>
@@ -111,9 +110,9 @@ struct Rates {
 };
 
 files::Fd open_for_timing(const fs::path& path, int flags, bool& direct) {
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_DIRECT, 0600);
-  direct = fd >= 0;
-  return direct ? files::Fd(fd) : files::open(path, flags);  // tmpfs and some others have no O_DIRECT
+  files::Fd fd = files::try_open(path, flags | O_DIRECT, files::for_owner);
+  direct = static_cast<bool>(fd);
+  return direct ? std::move(fd) : files::open(path, flags);  // tmpfs and some others have no O_DIRECT
 }
 
 Rates write_and_read(const fs::path& path, const SpeedPlan& plan) {
@@ -252,11 +251,7 @@ Finding time_small_files(const fs::path& folder) {
         files::append_all(fd.get(), "holdfast\n", first.path);
         files::sync(fd.get(), first.path);
       }
-      const int again = ::open(first.path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-      if (again >= 0) {
-        exclusive = false;
-        ::close(again);
-      }
+      if (files::try_open(first.path, O_CREAT | O_EXCL | O_WRONLY, files::for_owner)) exclusive = false;
       if (::rename(first.path.c_str(), renamed.path.c_str()) != 0)
         throw system_error("cannot rename " + first.path.string(), errno);
       times.push_back(seconds_since(begin));
