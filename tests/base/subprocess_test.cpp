@@ -77,10 +77,21 @@ class HangingOutput : public testing::Test {
 TEST_F(HangingOutput, KeepsAProcessWaitingButNotItsParent) {
   const Launched process = launch(command_);
   EXPECT_TRUE(waits(process));
-  const files::Fd reader = files::open(pipe_, O_RDONLY);
+  const files::Fd reader(::open(pipe_.c_str(), O_RDONLY | O_CLOEXEC));
   EXPECT_FALSE(why_not_run(process.report.get(), "sleep"));
   EXPECT_EQ(files::read_text("/proc/" + std::to_string(process.pid) + "/comm"), "sleep\n");
   ::kill(process.pid, SIGKILL);
+  ::waitpid(process.pid, nullptr, 0);
+}
+
+TEST_F(HangingOutput, IsNotALink) {
+  command_.output = scratch_.path() / "link";
+  fs::create_symlink(scratch_.path() / "elsewhere", command_.output);
+  const Launched process = launch(command_);
+  const auto why = why_not_run(process.report.get(), "sleep");
+  ASSERT_TRUE(why);
+  EXPECT_NE(std::string(why->what()).find("symbolic link"), std::string::npos) << why->what();
+  EXPECT_FALSE(fs::exists(scratch_.path() / "elsewhere"));
   ::waitpid(process.pid, nullptr, 0);
 }
 

@@ -409,7 +409,7 @@ TEST_F(ChildrenTest, TheLoopDoesNotWaitForAProcessThatWaitsForStorage) {
   ASSERT_TRUE(loop.until([&] { return heard.size() == 2; }));
   EXPECT_THAT(loop.call([&] { return std::exchange(heard, {}); }), ElementsAre("first", "first 137"));
   loop.call([&] { second = children.start(command, hooks("second")); });
-  const files::Fd reader = files::open(pipe, O_RDONLY);
+  const files::Fd reader(::open(pipe.c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_TRUE(loop.until([&] { return heard.size() == 2; }));
   EXPECT_THAT(loop.call([&] { return heard; }), ElementsAre("second", "second 7"));
   EXPECT_FALSE(loop.call([&] { return children.begins(second) || children.awaits(second); }));
