@@ -61,8 +61,7 @@ case_rank_killed() {
   trains_to 10
   local node
   node=$(nth 1)
-  check "$run: spares have been looked at" soon 60 spares_seen
-  on "$node" pkill -KILL -o -x holdfast-train
+  check "$run: a rank is killed" signal_rank KILL "$node"
   ends_like_the_undisturbed
   # A rank that is killed while it seals its newest snapshot takes that step from its replica.
   check "$run: no shared file was needed" holds "local peer" "$(result "$run" '.attempts[1].restored_from.level')"
@@ -86,11 +85,7 @@ case_rank_stuck() {
   check "with what speaks against it" holds "$(ended .evidence)" "process of rank 3 has not been heard"
   check "restarted in place" equal "$(result "$run" '.attempts[1].placement')" "$(result "$run" '.attempts[0].placement')"
 }
-# shellcheck disable=SC2016 # for the node's shell
-stop_rank() {
-  on "$1" env rank="$2" bash -c \
-    'for p in $(pgrep -x holdfast-train); do grep -qzx HOLDFAST_RANK=$rank /proc/$p/environ && exec kill -STOP $p; done; exit 1'
-}
+stop_rank() { signal_rank STOP "$1" "$2"; }
 ended() { events "$run" | jq -rs "map(select(.event == \"attempt_ended\"))[0]$1"; }
 flights() { on "$1" find /dev/shm -path '*/holdfast-*/flight.*'; }
 

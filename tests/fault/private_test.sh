@@ -20,7 +20,7 @@ case_rank_and_node_killed() {
   check "the node sees nothing of the run in its /dev/shm" nothing_stays_on "$first"
   agent=$(on "$first" pgrep -o -x holdfast)
   check "its agent does" holds "$(on "$first" nsenter -t "$agent" -m find /dev/shm -name 'holdfast-*')" holdfast-
-  on "$first" pkill -KILL -o -x holdfast-train
+  check "$run: a rank is killed" signal_rank KILL "$first"
   check "training goes on" soon 120 training "$run" 2
   mini kill-node "$second"
   check "and again" soon 120 training "$run" 3

@@ -97,7 +97,7 @@ case_tmp_full() {
   mid_run 10
   local node
   for node in "$(leader_of "$run")" "$(nth 1)"; do check "the /tmp of $node is full" fill_tmp "$node"; done
-  on "$(nth 2)" pkill -KILL -o -x holdfast-train
+  check "$run: a rank is killed" signal_rank KILL "$(nth 2)"
   check "training goes on" soon 120 training "$run" 2
   ends_like_the_undisturbed
   check "two attempts" equal "$(result "$run" '.attempts | length')" 2
@@ -128,7 +128,7 @@ case_no_descriptors() {
   local node
   node=$(nth 1)
   check "the agent of $node may open no file any more" mini exec --node "$node" prlimit --nofile=4:4 --pid "$(on "$node" pgrep -f '^[^ ]*holdfast agent .*--serve')"
-  on "$(nth 2)" pkill -KILL -o -x holdfast-train
+  check "$run: a rank is killed" signal_rank KILL "$(nth 2)"
   check "training goes on" soon 120 training "$run" 2
   ends_like_the_undisturbed
   check "it has given way to another agent" holds "$(cat "$home/$run/logs/agent-$node.log")" "the agent was ended by signal 9; starting another"
@@ -161,7 +161,7 @@ case_scratch_swept() {
   for node in "$(leader_of "$run")" "$(nth 1)"; do
     check "$node: something is swept" on "$node" bash -c 'ls -d /dev/shm/holdfast-61000-* && rm -r /dev/shm/holdfast-61000-*'
   done
-  on "$(nth 2)" pkill -KILL -o -x holdfast-train
+  check "$run: a rank is killed" signal_rank KILL "$(nth 2)"
   check "training goes on" soon 120 training "$run" 2
   ends_like_the_undisturbed
   check "two attempts" equal "$(result "$run" '.attempts | length')" 2

@@ -74,6 +74,13 @@ came_back_from() {
   check "$run: attempt $1 restored from level $2" equal "$(result "$run" ".attempts[$1 - 1].restored_from.level")" "$2"
 }
 
+# signal_rank SIGNAL NODE [RANK]: to that rank of our trainer, or to one of the node's. Its probe of the node's
+# arithmetic is the same program, and no rank.
+signal_rank() {
+  # shellcheck disable=SC2016 # for the node's shell
+  on "$2" env signal="$1" rank="${3-[0-9]*}" bash -c \
+    'for p in $(pgrep -x holdfast-train); do grep -qzx "HOLDFAST_RANK=$rank" /proc/$p/environ && exec kill -s $signal $p; done; exit 1'
+}
 trains_to() { check "$run: reaches step $1" soon "$run_limit" step_reached "$run" "$1"; }
 mid_run() { # STEP: a durable checkpoint and that many steps
   trains_to "$1"
