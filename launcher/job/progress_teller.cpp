@@ -99,7 +99,7 @@ void ProgressTeller::comment(const StatusFacts& facts) {
   const auto ended = std::ranges::count_if(facts.state.attempts,
                                            [](const auto& attempt) { return attempt.ended_at.has_value(); });
   const double now = loop_.steady_seconds();
-  const std::string state = headline(facts);
+  const std::string state = state_for_all(facts);
   const double pause = ended != ended_attempts_    ? least_pause_s
                        : state != commented_state_ ? usual_least_s
                                                    : std::max<double>(setup_.comment_s, usual_least_s);

@@ -88,7 +88,12 @@ std::string job_comment(const StatusFacts& f) {
     if (const auto loss = number_of(*f.last_step, "loss"))
       out["loss"] = json::parse(fmt::format("{:.4g}", *loss));
   }
-  out["state"] = headline(f);
+  out["state"] = state_for_all(f);
+  const RunState& s = f.state;
+  // A cause is a word of ours (policy.hpp, signs.cpp); its evidence may be the program's.
+  if (!s.attempts.empty() && s.attempts.back().ended_at && s.attempts.back().cause != "finished")
+    out["cause"] = s.attempts.back().cause;
+  if (s.outcome) out["exit_code"] = s.outcome->exit_code;
   return out.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 

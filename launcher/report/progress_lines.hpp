@@ -38,7 +38,8 @@ class ProgressLines {
 std::vector<std::string> summary_lines(const StatusFacts& facts);
 
 /// "{"holdfast":1,"run":"big","step":120,"of":1000,"loss":2.31,"state":"training"}". What is not known is
-/// left out.
+/// left out. Every user of the cluster can read it: it has words of ours and numbers, no evidence and nothing
+/// that the program has written.
 std::string job_comment(const StatusFacts& facts);
 /// Nobody else's: it is empty, or such a text.
 bool may_replace_comment(const std::string& comment);

@@ -176,24 +176,28 @@ bool untaken(const StatusFacts& f, const char* order) {
          !f.state.heard.contains(order);
 }
 
-/// What the record says goes on.
-std::string from_record(const StatusFacts& f) {
+enum class Reasons { told, left_out };
+
+/// What the record says goes on. `reasons`: they may be the words of programs and people.
+std::string from_record(const StatusFacts& f, Reasons reasons = Reasons::told) {
   const RunState& s = f.state;
+  const auto reason = [&](const char* before, const std::string& why, const char* after = "") {
+    return why.empty() || reasons == Reasons::left_out ? "" : before + why + after;
+  };
   if (s.outcome)
-    return s.outcome->exit_code == 0
-               ? "done"
-               : fmt::format("{} (exit {}{}{})", s.outcome->status, s.outcome->exit_code,
-                             s.outcome->why.empty() ? "" : ": ", s.outcome->why);
+    return s.outcome->exit_code == 0 ? "done"
+                                     : fmt::format("{} (exit {}{})", s.outcome->status, s.outcome->exit_code,
+                                                   reason(": ", s.outcome->why));
   if (s.attempts.empty()) return f.last_step ? "trained without agents" : "waiting for nodes";
   const auto& a = s.attempts.back();
   if (s.drain && s.drain->what.stop)
-    return fmt::format("{} ending ({})",
+    return fmt::format("{} ending{}",
                        saves_unseen(f)      ? "waiting for the ranks, then"
                        : untaken(f, "stop") ? "told to save, which no rank has taken yet, then"
                                             : "saving, then",
-                       s.drain->what.reason);
+                       reason(" (", s.drain->what.reason, ")"));
   if (a.ended_at) return "between attempts";
-  if (!a.waits_for.empty()) return "waiting: " + a.waits_for;
+  if (!a.waits_for.empty()) return "waiting" + reason(": ", a.waits_for);
   if (!s.evicting.empty()) return "saving, then going on without " + s.evicting.begin()->first;
   if (s.paused) return untaken(f, "pause") ? "told to hold, which no rank has taken yet" : "paused";
   if (a.first_step_at) return "training";
@@ -263,6 +267,8 @@ std::optional<double> last_step_at(const StatusFacts& f) {
   if (time == f.last_step->end() || !time->is_string()) return std::nullopt;
   return unix_seconds_of(time->get<std::string>());
 }
+
+std::string state_for_all(const StatusFacts& f) { return from_record(f, Reasons::left_out); }
 
 std::string headline(const StatusFacts& f) {
   if (!f.job || !f.job->unanswered.empty()) return from_record(f);

@@ -46,6 +46,9 @@ std::optional<double> last_step_at(const StatusFacts& facts);
 
 /// What goes on, in a few words: "training", "in the queue (Priority)". The job decides where it is known.
 std::string headline(const StatusFacts& facts);
+/// The same by the record alone and in words of ours: no reason, no evidence, nothing that a program has
+/// written. For places that every user can read.
+std::string state_for_all(const StatusFacts& facts);
 /// Nodes of the allocation that could take a slot.
 std::vector<std::string> spares(const StatusFacts& facts);
 /// Nodes that checks have found critical, and why: they are not used.

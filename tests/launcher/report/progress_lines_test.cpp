@@ -102,5 +102,31 @@ TEST(JobComment, IsShortAndKnownAgain) {
     EXPECT_FALSE(may_replace_comment(other)) << other;
 }
 
+/// SLURM shows it to every user, also of a run whose directory is closed.
+TEST(JobComment, HasNothingThatTheProgramHasWritten) {
+  const std::string secret = "token=hf_s3cr3t";
+  StatusFacts facts;
+  facts.name = "closed";
+  AttemptRecord attempt;
+  attempt.number = 1;
+  attempt.cause = "rank failed";
+  attempt.ended_at = 100;
+  attempt.evidence = {secret};
+  attempt.advice = secret;
+  facts.state.attempts = {attempt};
+  facts.state.outcome = RunOutcome{93, "failed", "3 attempts; last: " + secret};
+  EXPECT_EQ(job_comment(facts),
+            R"({"holdfast":1,"run":"closed","state":"failed (exit 93)","cause":"rank failed","exit_code":93
+})");
+  facts.state.outcome.reset();
+EXPECT_EQ(job_comment(facts),
+          R"({"holdfast":1,"run":"closed","state":"between attempts","cause":"rank failed"})");
+facts.state.attempts.back().ended_at.reset();
+facts.state.attempts.back().waits_for = secret;
+EXPECT_THAT(job_comment(facts), testing::Not(testing::HasSubstr(secret)));
+facts.state.drain = RunState::Draining{{true, secret}, 0, 0, true};
+EXPECT_THAT(job_comment(facts), testing::Not(testing::HasSubstr(secret)));
+}
+
 }  // namespace
 }  // namespace holdfast::launcher::report
