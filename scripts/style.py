@@ -10,6 +10,8 @@ What a program keeps where every user can make names (/dev/shm, /tmp) is named b
 can foresee them.
 Files are opened by files::open and what stands on it (src/base/files.hpp): it takes regular files alone, waits for nobody, and
 writes through no link. MAY_OPEN names the files that open others by themselves, and why.
+JSON is parsed in src/base/strict_json.hpp alone, which bounds how deep it nests.
+Verbs print by std::cout and std::cerr, whose text is printable (src/base/printable.hpp).
 """
 import pathlib
 import re
@@ -43,6 +45,10 @@ MAY_OPEN = {
     "src/train/local/offers.cpp": KERNEL,
     "src/train/loop/trainer.cpp": KERNEL,
 }
+PARSES_JSON = re.compile(r"\b(?!toml::)\w+::(?:parse|sax_parse|from_(?:cbor|msgpack|ubjson|bson))\(")
+PRINTS = re.compile(r"\b(?:fmt::print|(?:std::)?(?:v?f?printf|f?puts|fputc|putchar|fwrite))\(")
+VERBS = (("launcher", "cli"), ("src", "tools", "cli"))
+MAY_PRINT = {"progress.hpp"}  # its line on a terminal is written over
 ASSIGNMENT = re.compile(r"^(\+\+|--)?[\w.\->\[\]*()_:]+\s*((<<|>>|[-+*/|&^%])?=[^=]|\+\+$|--$|$)")
 CONTROL = re.compile(r"^(?:} )?(?:else )?(?:if(?: constexpr)?|while|for) ?\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\) |^else ")
 DECLARES = re.compile(r"^(const|constexpr|static|auto|using|return|case|default|throw|delete|friend|#|//)\b"
@@ -109,6 +115,12 @@ def complaints(path, name):
             yield number, "a name where every user can make one (control::make_private finds or makes a folder of this user's)"
         if opens and OPEN.search(line.split("//")[0]):
             yield number, "a file that is not opened by files::open or try_open (MAY_OPEN in scripts/style.py names exceptions)"
+        code = line.split("//")[0]
+        if "tests" not in path.parts and path.name != "strict_json.hpp" and PARSES_JSON.search(code):
+            yield number, "JSON parsed anywhere (json_from and parse_strict_json bound its depth)"
+        if path.parent.parts[-2:] == VERBS[0] or path.parent.parts[-3:] == VERBS[1]:
+            if path.name not in MAY_PRINT and PRINTS.search(code):
+                yield number, "a verb that prints around std::cout and std::cerr (their text is printable)"
         if begins_statement(before) and joins_assignments(line):
             yield number, "assignments joined by a comma (each is a statement of its own)"
         if line.strip() and not line.strip().startswith("//"):

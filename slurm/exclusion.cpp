@@ -11,6 +11,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::slurm {
 
@@ -44,7 +45,7 @@ std::vector<std::string> expired(const OwnExclusions& own, double now) {
 
 OwnExclusions read_exclusions(const std::filesystem::path& file, JobId job) {
   if (file.empty() || !files::is_there(file)) return {};
-  const auto read = nlohmann::json::parse(files::read_text(file), nullptr, false);
+  const auto read = json_from(files::read_text(file));
   try {
     return read.at("job_id").get<JobId>() == job ? read.at("nodes").get<OwnExclusions>() : OwnExclusions{};
   } catch (const nlohmann::json::exception&) {

@@ -8,6 +8,7 @@
 #include "src/base/access.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::slurm {
 namespace {
@@ -26,8 +27,8 @@ std::optional<RunDir> owned_by(JobId id) {
       const RunDir run{fs::absolute(folder / name).lexically_normal()};
       if (!may_read(run.path) || !may_read(run.owner())) continue;
       if (!files::is_there(run.owner()) || !files::is_there(run.config())) continue;
-      const auto owner = nlohmann::json::parse(files::read_text(run.owner()), nullptr, false);
-      if (owner.is_object() && owner.value("job_id", nlohmann::json()) == id) return run;
+      const auto owner = json_from(files::read_text(run.owner()));
+      if (typed<JobId>(owner, "job_id") == id) return run;
     }
   return std::nullopt;
 }

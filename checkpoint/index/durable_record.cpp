@@ -10,6 +10,7 @@
 
 #include "checkpoint/index/manifest.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -33,7 +34,7 @@ std::optional<Record> read(const fs::path& file) {
     if (errno == ENOENT) return {};
     throw Unreadable("the record " + file.string(), std::strerror(errno));
   }
-  const auto json = nlohmann::json::parse(text_of(file), nullptr, false);
+  const auto json = json_from(text_of(file));
   try {
     return Record{json.at("attempt").get<int>(), json.at("steps").get<std::set<std::int64_t>>()};
   } catch (const nlohmann::json::exception& e) {

@@ -21,6 +21,7 @@
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -251,7 +252,7 @@ std::string to_text(const Sealed& what) {
 
 std::optional<Sealed> sealed_from_text(std::string_view text) {
   try {
-    const json record = json::parse(text);
+    const json record = json_from(text);
     Sealed out;
     record.at("step").get_to(out.point.step);
     record.at("tokens").get_to(out.point.tokens);

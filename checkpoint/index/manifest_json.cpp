@@ -5,6 +5,7 @@
 
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/hash.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::checkpoint::detail {
 namespace {
@@ -85,8 +86,10 @@ Json to_json(const WriterLayout& layout) {
 std::string print(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json parse_json(std::string_view text, const std::string& what) {
-  Json json = Json::parse(text.begin(), text.end(), nullptr, false);
-  if (json.is_discarded()) throw Damaged(what + " is not usable", "it is not JSON");
+  Json json = json_from<Json>(text);
+  if (json.is_discarded())
+    throw Damaged(what + " is not usable",
+                  nests_deeper(text, deepest_json) ? "its JSON is nested too deeply" : "it is not JSON");
   return json;
 }
 

@@ -10,6 +10,7 @@
 #include "src/base/access.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -23,11 +24,12 @@ std::vector<watch::LiveNode> ask_for_ranks(const RunDir& run) {
   std::vector<watch::LiveNode> out;
   try {
     const auto answer = ask_from_here(run, control::Order::Verb::spares, "", ranks_limit);
-    const auto nodes = nlohmann::json::parse(answer.says, nullptr, false);
+    const auto nodes = json_from(answer.says);
     if (!nodes.is_array()) return {};
     for (const auto& node : nodes)
       if (node.is_object() && node.contains("phases") && node["phases"].is_object())
-        out.push_back({node.value("node", ""), node.value("step", std::int64_t{-1}),
+        out.push_back({typed<std::string>(node, "node").value_or(""),
+                       typed<std::int64_t>(node, "step").value_or(-1),
                        node["phases"].get<std::map<std::string, int>>()});
   } catch (const std::exception&) {  // the view says what it knows without them
     return {};

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "src/base/strict_json.hpp"
+
 namespace holdfast::launcher {
 namespace {
 
@@ -12,7 +14,8 @@ using nlohmann::json;
 
 /// The last step that it took; -1: none.
 std::int64_t step_of(const ListedRun& run) {
-  return run.facts && run.facts->last_step ? run.facts->last_step->value("step", std::int64_t{-1}) : -1;
+  return run.facts && run.facts->last_step ? typed<std::int64_t>(*run.facts->last_step, "step").value_or(-1)
+                                           : -1;
 }
 
 std::string steps_in_words(const ListedRun& run) {

@@ -6,6 +6,7 @@
 
 #include "launcher/cli/avail_table.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -32,7 +33,7 @@ void add_avail(CLI::App& app, int& exit_code) {
   verb->callback([options, &exit_code] {
     const auto now = slurm::availability(user_name(), each_question);
     if (options->json)
-      std::cout << avail_json(now, options->partition).dump(2) << '\n';
+      std::cout << json_text(avail_json(now, options->partition), 2) << '\n';
     else
       std::cout << avail_text(now, options->partition);
     exit_code = 0;

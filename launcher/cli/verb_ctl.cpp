@@ -9,6 +9,7 @@
 #include "slurm/cluster_cli.hpp"
 #include "slurm/find_run.hpp"
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -46,12 +47,13 @@ std::string text_of_spares(const json& nodes) {
            : it->is_string()              ? it->get<std::string>()
                                           : it->dump();
   };
-  for (const auto& n : nodes)
-    text += fmt::format(
-        fmt::runtime(line), word(n, "node"),
-        n.value("slot", -1) >= 0 ? fmt::format("slot {}", n.value("slot", -1)) : word(n, "role"),
-        word(n, "scalable_unit"), word(n, "fitness"), word(n, "failures"), word(n, "past_failures"),
-        word(n, "heard_s"), n.value("record", "").empty() ? "-" : word(n, "record"));
+  for (const auto& n : nodes) {
+    const int slot = typed<int>(n, "slot").value_or(-1);
+    text += fmt::format(fmt::runtime(line), word(n, "node"),
+                        slot >= 0 ? fmt::format("slot {}", slot) : word(n, "role"), word(n, "scalable_unit"),
+                        word(n, "fitness"), word(n, "failures"), word(n, "past_failures"), word(n, "heard_s"),
+                        typed<std::string>(n, "record").value_or("").empty() ? "-" : word(n, "record"));
+  }
   return text;
 }
 
@@ -59,14 +61,14 @@ int give(const OrderVerb& verb, const CtlOptions& options) {
   slurm::ClusterCli cluster;
   const RunDir run = find_run(options.run, cluster);
   const control::OrderTaken answer = order_from_here(run, verb.verb, options.node);
-  const json nodes = verb.verb == Order::Verb::spares ? json::parse(answer.says, nullptr, false) : json();
+  const json nodes = verb.verb == Order::Verb::spares ? json_from(answer.says) : json();
   if (options.json) {
     json out = {{"schema_version", 1}, {"order", verb.name}, {"taken", answer.taken}};
     if (nodes.is_array())
       out["nodes"] = nodes;
     else
       out["says"] = answer.says;
-    std::cout << out.dump(2) << '\n';
+    std::cout << json_text(out, 2) << '\n';
   } else if (answer.taken) {
     std::cout << (nodes.is_array() ? text_of_spares(nodes) : answer.says + "\n");
   }

@@ -16,6 +16,7 @@
 #include "slurm/cluster_cli.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/config/load.hpp"
 #include "src/control/secret.hpp"
 
@@ -71,7 +72,7 @@ Expected expected_of(const DoctorOptions& options) {
 int examine_here(const DoctorOptions& options) {
   const auto findings = examine({}, expected_of(options), limit_of(options));
   if (options.json)
-    std::cout << report_json(node_name(), findings).dump(2) << "\n";
+    std::cout << json_text(report_json(node_name(), findings), 2) << "\n";
   else
     std::cout << report_text(findings);
   return exit_code_of(worst(findings), options.gate);
@@ -131,7 +132,7 @@ int examine_nodes(const DoctorOptions& options) {
       .wait(limit_of(options) + step_limit);
   std::vector<NodeReport> reports;
   for (const auto& node : allocation.nodes) reports.push_back(read_report(node, folder / (node + ".out")));
-  std::cout << (options.json ? nodes_json(reports).dump(2) + "\n" : nodes_text(reports));
+  std::cout << (options.json ? json_text(nodes_json(reports), 2) + "\n" : nodes_text(reports));
   return exit_code_of(worst(all_findings(reports)), options.gate);
 }
 
@@ -147,7 +148,7 @@ int examine_network(const DoctorOptions& options) {
   plan.rounds = options.rounds;
   const auto result = lead_rounds(place.path(), allocation.here, allocation.nodes, plan);
   if (options.json)
-    std::cout << network_json(result).dump(2) << "\n";
+    std::cout << json_text(network_json(result), 2) << "\n";
   else
     std::cout << network_text(result) << report_text(network_findings(result));
   return exit_code_of(worst(network_findings(result)), options.gate);

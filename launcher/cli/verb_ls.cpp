@@ -16,6 +16,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -91,7 +92,7 @@ void add_ls(CLI::App& app, int& exit_code) {
     if (folders->empty()) *folders = {".", std::string(runs_folder)};
     const auto runs = list(*folders);
     if (*as_json)
-      std::cout << list_json(runs).dump(2) << "\n";
+      std::cout << json_text(list_json(runs), 2) << "\n";
     else if (runs.empty())
       std::cout << fmt::format("there is no run in {}, and none among your jobs in the queue\n",
                                fmt::join(*folders, ", "));

@@ -11,6 +11,7 @@
 #include "launcher/plan/plan_text.hpp"
 #include "slurm/environment.hpp"
 #include "slurm/hostlist.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -34,7 +35,7 @@ void print_plan(PlanOptions options) {
   for (const Error& error : look.problems.of_this_machine())
     plan.warnings.push_back(fmt::format("submit would refuse the job: {}", error.what()));
   if (options.json) {
-    std::cout << to_json(plan).dump(2) << "\n";
+    std::cout << json_text(to_json(plan), 2) << "\n";
   } else {
     std::cout << to_text(plan);
     if (options.ranks) std::cout << "\n" << rank_table(plan);

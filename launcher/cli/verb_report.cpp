@@ -10,6 +10,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/printable.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -48,7 +49,8 @@ void add_report(CLI::App& app, int& exit_code) {
     slurm::ClusterCli cluster;
     const RunDir run = find_run(options->run, cluster);
     auto facts = report::read_facts(run);
-    if (facts.result.value("status", "") == "running") facts.now = what_goes_on(run, facts.state, cluster);
+    if (typed<std::string>(facts.result, "status") == "running")
+      facts.now = what_goes_on(run, facts.state, cluster);
     if (const auto jobs = report::jobs_of(facts.events); !jobs.empty())
       facts.energy = slurm::energy(jobs, facts.events.front().envelope.unix,
                                    facts.events.back().envelope.unix, energy_limit);

@@ -8,6 +8,7 @@
 #include "slurm/cluster_cli.hpp"
 #include "slurm/find_run.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 void add_status(CLI::App& app, int& exit_code) {
@@ -40,7 +41,7 @@ void add_status(CLI::App& app, int& exit_code) {
     });
     facts.now = unix_seconds();
     count_steps(facts);
-    std::cout << (options->json ? status_json(facts).dump(2) + "\n" : status_text(facts));
+    std::cout << (options->json ? json_text(status_json(facts), 2) + "\n" : status_text(facts));
     exit_code = 0;
   });
 }

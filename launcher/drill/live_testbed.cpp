@@ -17,6 +17,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/base/subprocess.hpp"
 #include "src/base/text.hpp"
 
@@ -172,9 +173,10 @@ std::optional<Baseline> LiveTestbed::known_baseline(const std::vector<std::strin
   const fs::path folder = options_.work / key;
   const RunDir run{folder};
   if (files::exists_or_fail(run.result())) {
-    const json result = json::parse(files::read_text(run.result()), nullptr, false);
-    if (result.is_object() && result.value("status", "") == "done" && result["attempts"].size() == 1)
-      return Baseline{result.value("final_step", std::int64_t{0}), result.value("state_digest", "")};
+    const json result = json_from(files::read_text(run.result()));
+    if (typed<std::string>(result, "status") == "done" && result["attempts"].size() == 1)
+      return Baseline{typed<std::int64_t>(result, "final_step").value_or(0),
+                      typed<std::string>(result, "state_digest").value_or("")};
   }
   fs::remove_all(folder);  // left by a drill that was interrupted
   return std::nullopt;
@@ -277,8 +279,8 @@ double LiveTestbed::minipod_verb(const std::string& verb, const std::vector<std:
   must(argv, fault_limit, "the minipod has refused");
   // Its fault log has the moment; the first new line is ours.
   const std::string text = files::read_text(log).substr(size);
-  const json line = json::parse(first_line(text), nullptr, false);
-  return line.is_object() ? line.value("unix", unix_seconds()) : unix_seconds();
+  const json line = json_from(first_line(text));
+  return typed<double>(line, "unix").value_or(unix_seconds());
 }
 
 /// Agent and guardian, not srun, which only has their command line among its arguments.

@@ -6,6 +6,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -19,8 +20,8 @@ std::int64_t newest_step(const fs::path& metrics) {
   if (!files::is_there(metrics)) return 0;
   std::string text = files::read_end(metrics, tail);
   text.resize(text.find_last_of('\n') == std::string::npos ? 0 : text.find_last_of('\n'));
-  const json line = json::parse(text.substr(text.find_last_of('\n') + 1), nullptr, false);
-  return line.is_object() ? line.value("step", std::int64_t{0}) : 0;
+  const json line = json_from(text.substr(text.find_last_of('\n') + 1));
+  return typed<std::int64_t>(line, "step").value_or(0);
 }
 
 /// "step-N.tmp-TERM-ATTEMPT": of the live attempt. An attempt that ended during a save has left such a folder
@@ -52,8 +53,8 @@ bool has_every_step_once(const RunDir& run, std::int64_t steps) {
   const std::string text = files::read_text(run.metrics());
   std::int64_t wanted = 1;
   for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const json line = json::parse(text.substr(begin, end - begin), nullptr, false);
-    if (!line.is_object() || line.value("step", std::int64_t{-1}) != wanted++) return false;
+    const json line = json_from(text.substr(begin, end - begin));
+    if (typed<std::int64_t>(line, "step").value_or(-1) != wanted++) return false;
   }
   return wanted == steps + 1;
 }

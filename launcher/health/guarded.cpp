@@ -15,6 +15,7 @@
 #include "src/base/descriptors.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -109,7 +110,7 @@ std::vector<Finding> answer_of(const Check& check, Running& running, Millis limi
     return {{check.name, Fitness::critical,
              fmt::format("the check was ended by signal {}", WTERMSIG(*status)),
              "A broken driver library? See the kernel's log"}};
-  const auto list = nlohmann::json::parse(running.text, nullptr, false);
+  const auto list = json_from(running.text);
   std::vector<Finding> findings;
   if (list.is_array())
     for (const auto& item : list)

@@ -13,6 +13,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -109,7 +110,7 @@ NodeReport read_report(const std::string& node, const fs::path& output) {
   if (begin == std::string::npos || end == std::string::npos || end < begin)
     return fail(text.empty() ? "no report in time" + error_in(fs::path(output).replace_extension(".start"))
                              : "its output is: " + last_line(text));
-  const auto report = nlohmann::json::parse(text.substr(begin, end - begin + 1), nullptr, false);
+  const auto report = json_from(text.substr(begin, end - begin + 1));
   if (!report.is_object() || !report.contains("findings") || !report["findings"].is_array())
     return fail("its report cannot be read");
   NodeReport out{node, {}};

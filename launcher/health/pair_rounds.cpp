@@ -10,6 +10,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/control/channel.hpp"
 
 namespace holdfast::launcher {
@@ -26,7 +27,7 @@ constexpr Millis serve_margin{500}, round_margin{2000};  ///< beyond the limit o
 fs::path secret_file(const fs::path& folder) { return folder / "secret"; }
 fs::path leader_file(const fs::path& folder) { return folder / "leader.json"; }
 
-json parse(std::string_view text) { return json::parse(text, nullptr, false); }
+json parse(std::string_view text) { return json_from(text); }
 
 /// Text and numbers of a message; "" and 0 when they are missing or of another type.
 std::string text_in(const json& j, const char* name) {

@@ -7,6 +7,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace fs = std::filesystem;
@@ -32,7 +33,7 @@ bool names_workers(const std::vector<std::string>& arguments) {
 
 DataPlan read_data_plan(std::string_view json) {
   try {
-    const auto all = nlohmann::json::parse(json);
+    const auto all = json_from(json);
     DataPlan plan;
     plan.work = all.at("work").get<std::string>();
     plan.parts = all.at("parts").get<int>();

@@ -27,6 +27,7 @@
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/base/own_run.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
 #include "src/control/channel.hpp"
@@ -48,7 +49,7 @@ constexpr Millis drain_poll{200}, same_signal{2000};
 void write_plan(const RunDir& run, const Plan& plan) {
   json hypothetical = nullptr;
   if (files::exists_or_fail(run.plan())) {
-    const json before = json::parse(files::read_text(run.plan()), nullptr, false);
+    const json before = json_from(files::read_text(run.plan()));
     if (before.is_object())
       hypothetical = before.contains("hypothetical_plan") ? before["hypothetical_plan"] : before;
   }

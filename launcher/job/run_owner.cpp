@@ -17,6 +17,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -121,8 +122,8 @@ bool remove_dead(const RunDir& run, const Owner& dead) {
     throw system_error("cannot take over " + run.owner().string(), errno);
   }
   // Between the check and the rename another submit may have done the same and written its own claim.
-  const auto moved = json::parse(files::read_text(aside), nullptr, false);
-  const bool same = moved == json::parse(text_of(dead), nullptr, false);
+  const auto moved = json_from(files::read_text(aside));
+  const bool same = moved == json_from(text_of(dead));
   if (!same) [[maybe_unused]]
     const int ignored = ::link(aside.c_str(), run.owner().c_str());
   ::unlink(aside.c_str());
@@ -188,7 +189,7 @@ void take(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit re
 
 std::optional<Owner> read_owner(const RunDir& run) {
   if (!files::exists_or_fail(run.owner())) return std::nullopt;
-  const auto read = json::parse(files::read_text(run.owner()), nullptr, false);
+  const auto read = json_from(files::read_text(run.owner()));
   try {
     Owner owner{std::nullopt, read.at("host"), read.at("pid"), read.at("since")};
     if (!read.at("job_id").is_null()) owner.job = read.at("job_id").get<JobId>();

@@ -37,7 +37,7 @@ std::string range(int first, int last) {
 }
 
 /// A text that would break the line or the terminal, in TOML's spelling.
-std::string shown(const std::string& text) {
+std::string spelled(const std::string& text) {
   return printable_line(text) == text ? text : config::spell(text);
 }
 
@@ -178,7 +178,7 @@ std::string rest_of(const Plan& p) {
   std::string out = paragraph("spares gone", p.when_short);
   out += paragraph("leader", {leaders(p)});
   std::vector<std::string> environment;
-  for (const auto& entry : p.environment) environment.push_back(shown(entry));
+  for (const auto& entry : p.environment) environment.push_back(spelled(entry));
   out += paragraph("environment", environment);
   return out + paragraph("warning", p.warnings);
 }
@@ -194,7 +194,7 @@ std::string to_text(const Plan& p) {
     out += "  (a hypothesis: SLURM picks the nodes, and the leader plans again with those)\n";
   out += device_table(p) + "\n";
   if (!p.image.empty())
-    out += paragraph("image", {shown(p.image) + ": agents and ranks run in it, the batch script does not"});
+    out += paragraph("image", {spelled(p.image) + ": agents and ranks run in it, the batch script does not"});
   if (!p.program.empty()) {
     out += paragraph("program", p.program);
     out += paragraph("survives", survives(p));

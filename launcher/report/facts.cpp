@@ -8,6 +8,7 @@
 #include "launcher/supervise/journal.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/config/shown.hpp"
 
 namespace holdfast::launcher::report {
@@ -21,18 +22,13 @@ constexpr std::uint64_t longest_line = 64 * 1024, read_block = 1 << 20;  // byte
 json object_in(const std::filesystem::path& file, std::vector<std::string>& gaps) {
   if (!files::is_there(file)) return nullptr;
   try {
-    json object = json::parse(files::read_text(file), nullptr, false);
+    json object = json_from(files::read_text(file));
     if (object.is_object()) return object;
     gaps.push_back(file.filename().string() + " is damaged: it is no JSON object.");
   } catch (const Error& e) {
     gaps.push_back(fmt::format("{} cannot be read: {}", file.filename().string(), e.what()));
   }
   return nullptr;
-}
-
-std::optional<double> number_in(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
 }
 
 void read_metrics(const std::filesystem::path& file, Metrics& metrics, std::vector<std::string>& gaps) {
@@ -69,16 +65,14 @@ std::optional<json> last_metrics_line(const std::filesystem::path& file) {
   std::string text = files::read_end(file, longest_line);
   // What stands behind the last line feed is still being written.
   text.resize(text.find_last_of('\n') == std::string::npos ? 0 : text.find_last_of('\n'));
-  const json line = json::parse(text.substr(text.find_last_of('\n') + 1), nullptr, false);
+  const json line = json_from(text.substr(text.find_last_of('\n') + 1));
   return line.is_object() ? std::optional(line) : std::nullopt;
 }
 
-void take_line(Metrics& metrics, const std::string& line) {
-  take(metrics, json::parse(line, nullptr, false));
-}
+void take_line(Metrics& metrics, const std::string& line) { take(metrics, json_from(line)); }
 
 void take(Metrics& m, const json& object) {
-  const auto step = object.is_object() ? number_in(object, "step") : std::nullopt;
+  const auto step = object.is_object() ? typed<double>(object, "step") : std::nullopt;
   if (!step || *step < 1 || *step > 1e15) {
     ++m.damaged;
     return;
@@ -90,25 +84,25 @@ void take(Metrics& m, const json& object) {
     return;
   }
   const auto add = [&](Series& series, const json& from, const char* key) {
-    if (const auto value = number_in(from, key)) series.add(at, *value);
+    if (const auto value = typed<double>(from, key)) series.add(at, *value);
   };
-  if (!number_in(object, "loss")) ++m.without_loss;
+  if (!typed<double>(object, "loss")) ++m.without_loss;
   add(m.loss, object, "loss");
   add(m.held_out, object, "held_out_loss");
   add(m.tokens_per_s, object, "tokens_per_s");
   add(m.step_s, object, "step_s");
   add(m.mfu, object, "mfu");
   add(m.mfu_causal, object, "mfu_causal");
-  m.save_stall_s += number_in(object, "save_stall_s").value_or(0);
-  m.data_wait_s += number_in(object, "data_wait_s").value_or(0);
-  m.host_peak_bytes = std::max(m.host_peak_bytes, number_in(object, "host_peak_bytes").value_or(0));
-  m.device_peak_bytes = std::max(m.device_peak_bytes, number_in(object, "device_peak_bytes").value_or(0));
+  m.save_stall_s += typed<double>(object, "save_stall_s").value_or(0);
+  m.data_wait_s += typed<double>(object, "data_wait_s").value_or(0);
+  m.host_peak_bytes = std::max(m.host_peak_bytes, typed<double>(object, "host_peak_bytes").value_or(0));
+  m.device_peak_bytes = std::max(m.device_peak_bytes, typed<double>(object, "device_peak_bytes").value_or(0));
   const auto sources = object.find("loss_by_source");
   if (sources != object.end() && sources->is_object())
     for (const auto& [source, loss] : sources->items())
       if (loss.is_number()) m.loss_by_source[source].add(at, loss.get<double>());
   const auto saving = object.find("saving");
-  if (saving != object.end() && saving->is_object() && number_in(*saving, "persist_s").value_or(0) > 0)
+  if (saving != object.end() && saving->is_object() && typed<double>(*saving, "persist_s").value_or(0) > 0)
     add(m.persist_s, *saving, "persist_s");
 }
 

@@ -6,6 +6,7 @@
 
 #include "launcher/report/event_words.hpp"
 #include "src/base/printable.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher::report {
 namespace {
@@ -14,11 +15,6 @@ using nlohmann::json;
 
 constexpr double first_pause_s = 10, longest_pause_s = 600;
 constexpr double pause_share = 0.1;  // of the time so far
-
-std::optional<double> number_of(const json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
-}
 
 /// Each of them is an ordinary part of a run's life, and the line of a step says it, too.
 bool is_routine(const Event& event) {
@@ -29,16 +25,18 @@ bool is_routine(const Event& event) {
 }  // namespace
 
 std::string step_in_words(const json& line, std::int64_t steps) {
-  std::string out = fmt::format("step {}", line.value("step", std::int64_t{0}));
+  std::string out = fmt::format("step {}", typed<std::int64_t>(line, "step").value_or(0));
   if (steps > 0) out += fmt::format(" of {}", steps);
-  if (const auto loss = number_of(line, "loss")) out += fmt::format(", loss {:.4f}", *loss);
-  if (const auto rate = number_of(line, "tokens_per_s")) out += fmt::format(", {:.0f} tokens/s", *rate);
-  if (const auto step_s = number_of(line, "step_s")) out += fmt::format(", {:.3g} s a step", *step_s);
+  if (const auto loss = typed<double>(line, "loss")) out += fmt::format(", loss {:.4f}", *loss);
+  if (const auto rate = typed<double>(line, "tokens_per_s")) out += fmt::format(", {:.0f} tokens/s", *rate);
+  if (const auto step_s = typed<double>(line, "step_s")) out += fmt::format(", {:.3g} s a step", *step_s);
   return out;
 }
 
 ProgressLines::Step ProgressLines::step_of(const std::optional<json>& line) {
-  return line ? Step{line->value("attempt", std::int64_t{0}), line->value("step", std::int64_t{0})} : Step{};
+  return line ? Step{typed<std::int64_t>(*line, "attempt").value_or(0),
+                     typed<std::int64_t>(*line, "step").value_or(0)}
+              : Step{};
 }
 
 ProgressLines::ProgressLines(const std::vector<LogEntry>& before, const std::optional<json>& last_step)
@@ -83,10 +81,10 @@ std::vector<std::string> summary_lines(const StatusFacts& f) {
 std::string job_comment(const StatusFacts& f) {
   nlohmann::ordered_json out = {{"holdfast", 1}, {"run", f.name}};
   if (f.last_step) {
-    out["step"] = f.last_step->value("step", std::int64_t{0});
+    out["step"] = typed<std::int64_t>(*f.last_step, "step").value_or(0);
     if (f.own_trainer) out["of"] = f.steps;
-    if (const auto loss = number_of(*f.last_step, "loss"))
-      out["loss"] = json::parse(fmt::format("{:.4g}", *loss));
+    if (const auto loss = typed<double>(*f.last_step, "loss"))
+      out["loss"] = json_from(fmt::format("{:.4g}", *loss));
   }
   out["state"] = state_for_all(f);
   const RunState& s = f.state;
@@ -99,7 +97,7 @@ std::string job_comment(const StatusFacts& f) {
 
 bool may_replace_comment(const std::string& comment) {
   if (comment.empty()) return true;
-  const json ours = json::parse(comment, nullptr, false);
+  const json ours = json_from(comment);
   return ours.is_object() && ours.contains("holdfast");
 }
 

@@ -13,6 +13,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher::sinks {
 namespace {
@@ -22,7 +23,7 @@ using nlohmann::json;
 constexpr std::uint64_t read_block = 1 << 20;  // bytes
 
 void give(const std::string& text, const std::vector<std::unique_ptr<Sink>>& sinks) {
-  const json line = json::parse(text, nullptr, false);
+  const json line = json_from(text);
   if (!line.is_object() || line.contains("lost")) return;
   const auto step = line.find("step");
   if (step == line.end() || !step->is_number_integer() || step->get<std::int64_t>() < 1) return;

@@ -14,6 +14,7 @@
 #include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -47,8 +48,8 @@ std::string term_text(const std::string& node, bool renounced) {
 }
 
 bool is_renounced(const RunDir& run, int term) {
-  const auto text = json::parse(files::read_text(run.terms() / four_digits(term)), nullptr, false);
-  return text.is_object() && text.value("renounced", false);
+  const auto text = json_from(files::read_text(run.terms() / four_digits(term)));
+  return typed<bool>(text, "renounced").value_or(false);
 }
 
 /// Appends the events of the whole lines of `text`, and returns how many bytes these are. `line`: lines of
@@ -58,8 +59,7 @@ std::size_t take_entries(const std::string& text, const files::fs::path& file, i
   std::size_t begin = 0;
   for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     ++line;
-    const json object = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                    text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    const json object = json_from(std::string_view(text).substr(begin, end - begin));
     if (!object.is_object()) continue;
     try {
       entries.push_back(entry_from_json(object));

@@ -14,6 +14,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/printable.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace fs = std::filesystem;
@@ -61,7 +62,7 @@ std::string to_line(const LedgerEntry& e) {
 
 /// False for a line that is torn, malformed or from the future.
 bool read_line(std::string_view text, double now, LedgerEntry& e) {
-  const json line = json::parse(text, nullptr, false);
+  const json line = json_from(text);
   if (!line.is_object() || !line.contains("time") || !line["time"].is_number() || !line.contains("cause") ||
       !line["cause"].is_string() || !line.contains("hardware") || !line["hardware"].is_boolean())
     return false;

@@ -3,6 +3,8 @@
 
 #include "launcher/supervise/run_state.hpp"
 
+#include "src/base/strict_json.hpp"
+
 namespace holdfast::launcher {
 namespace {
 using nlohmann::json;
@@ -66,8 +68,9 @@ json result_of(const RunState& s) {
 }
 
 std::optional<int> code_of(const json& result, const std::string& allocation, int term) {
-  if (result.value("job", "") != allocation || result.value("term", 0) != term) return std::nullopt;
-  return result.value("exit_code", 1);
+  if (typed<std::string>(result, "job") != allocation || typed<int>(result, "term") != term)
+    return std::nullopt;
+  return typed<int>(result, "exit_code").value_or(1);
 }
 
 }  // namespace holdfast::launcher

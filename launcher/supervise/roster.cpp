@@ -4,6 +4,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -64,13 +65,13 @@ std::string to_json_text(const Roster& roster) {
 
 Roster read_roster(const RunDir& run) {
   try {
-    const json j = json::parse(files::read_text(run.nodes()));
+    const json j = json_from(files::read_text(run.nodes()));
     Roster roster;
     roster.job = j.at("job").get<std::string>();
     for (const auto& n : j.at("nodes"))
       roster.nodes.push_back({n.at("name").get<std::string>(), n.at("address").get<std::string>(),
                               n.at("port").get<int>(), n.at("scalable_unit").get<std::string>(),
-                              n.value("past_failures", 0), n.at("ports").get<int>(),
+                              typed<int>(n, "past_failures").value_or(0), n.at("ports").get<int>(),
                               n.at("ip_addresses").get<std::vector<std::string>>()});
     roster.first_placement = j.at("placement").get<std::vector<int>>();
     roster.candidates = j.at("candidates").get<std::vector<int>>();

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "src/base/strict_json.hpp"
 #include "src/base/units.hpp"
 
 namespace holdfast::launcher {
@@ -136,8 +137,8 @@ std::optional<double> time_left(const StatusFacts& f) {
   if (s.outcome || !f.own_trainer || !f.last_step || !s.attempt_live() || s.paused || s.drain ||
       !s.attempts.back().first_step_at || (f.job && f.job->unanswered.empty() && !f.job->live))
     return std::nullopt;
-  const auto left = f.steps - f.last_step->value("step", std::int64_t{0});
-  const double step_s = f.last_step->value("step_s", 0.0);
+  const auto left = f.steps - typed<std::int64_t>(*f.last_step, "step").value_or(0);
+  const double step_s = typed<double>(*f.last_step, "step_s").value_or(0);
   return left >= 0 && step_s > 0 ? std::optional(static_cast<double>(left) * step_s) : std::nullopt;
 }
 
@@ -302,11 +303,12 @@ std::string status_text(const StatusFacts& f) {
   text += program(f);
   if (f.last_step) {
     const json& m = *f.last_step;
-    const json loss = m.value("loss", json());
-    text += fmt::format("step        {}{}, loss {}, {:.0f} tokens/s{}\n", m.value("step", std::int64_t{0}),
+    const auto loss = typed<double>(m, "loss");
+    text += fmt::format("step        {}{}, loss {}, {:.0f} tokens/s{}\n",
+                        typed<std::int64_t>(m, "step").value_or(0),
                         f.own_trainer ? fmt::format(" of {}", f.steps) : "",
-                        loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : "not a number",
-                        m.value("tokens_per_s", 0.0), age(f, last_step_at(f)));
+                        loss ? fmt::format("{:.4f}", *loss) : "not a number",
+                        typed<double>(m, "tokens_per_s").value_or(0), age(f, last_step_at(f)));
   }
   if (const auto left = time_left(f)) text += fmt::format("left        {}\n", duration_text(*left));
   if (!s.attempts.empty()) {

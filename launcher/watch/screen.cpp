@@ -12,6 +12,7 @@
 #include "slurm/hostlist.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/base/units.hpp"
 
 namespace holdfast::launcher::watch {
@@ -61,7 +62,7 @@ Line title(const View& v, int width, Charset charset) {
 std::string progress(const View& v) {
   const StatusFacts& f = v.status;
   if (!f.last_step) return labelled("step", "none yet");
-  const auto step = f.last_step->value("step", std::int64_t{0});
+  const auto step = holdfast::typed<std::int64_t>(*f.last_step, "step").value_or(0);
   std::vector<std::string> parts;
   parts.push_back(f.own_trainer && f.steps > 0
                       ? fmt::format("{} of {} ({:.0f} %)", step, f.steps,

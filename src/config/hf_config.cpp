@@ -8,6 +8,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/config/foreign_json.hpp"
 
 namespace holdfast::config {
@@ -223,9 +224,9 @@ std::string hf_config_text(const ModelShape& m, std::string_view dtype, const Hf
                {"torch_dtype", dtype},
                {"use_cache", true},
                {"vocab_size", m.vocabulary},
-               {"bos_token_id", Json::parse(ids.bos)},
-               {"eos_token_id", Json::parse(ids.eos)},
-               {"pad_token_id", Json::parse(ids.pad)}};
+               {"bos_token_id", json_from<Json>(ids.bos)},
+               {"eos_token_id", json_from<Json>(ids.eos)},
+               {"pad_token_id", json_from<Json>(ids.pad)}};
   if (m.qkv_bias) {
     json["use_sliding_window"] = false, json["sliding_window"] = nullptr;
   } else {

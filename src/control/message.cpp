@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/as_size.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/control/base64.hpp"
 #include "src/control/message_fields.hpp"
 
@@ -112,7 +113,7 @@ template <class Heard>
 std::optional<Heard> decode(std::string_view line, std::string& why) {
   std::optional<Heard> out;
   const auto end = std::min(line.find('\t'), line.size());  // the JSON of encode() has no tab
-  const json object = json::parse(line.substr(0, end), nullptr, false);
+  const json object = json_from(line.substr(0, end));
   if (object.is_discarded() || !object.is_object()) return why = "it is not a JSON object", out;
   try {
     std::string name;

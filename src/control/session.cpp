@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/base/strict_json.hpp"
+
 namespace holdfast::control {
 namespace {
 using nlohmann::json;
@@ -46,7 +48,7 @@ void Session::establish() {
 
 bool Session::handshake(std::string_view line, std::optional<std::string>& answer, std::string& why) {
   answer.reset();
-  const json j = json::parse(line, nullptr, false);
+  const json j = json_from(line);
   if (j.is_discarded() || !j.is_object()) return why = "the other end does not speak this protocol", false;
   Key nonce{};
   if (end_ == End::client && server_nonce_.empty()) {

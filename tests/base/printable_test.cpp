@@ -13,20 +13,21 @@
 namespace holdfast {
 namespace {
 
-const std::string fffd(utf8::replacement);
+const std::string replaced(utf8::replacement);
 
 TEST(Printable, WhatATerminalObeysIsReplaced) {
   EXPECT_EQ(printable("plain\ttext\nof 2 lines, caf\xc3\xa9, \xe6\xbc\xa2"),
             "plain\ttext\nof 2 lines, caf\xc3\xa9, \xe6\xbc\xa2");
-  EXPECT_EQ(printable("\x1b[2J"), fffd + "[2J");
-  EXPECT_EQ(printable(std::string("a\0b\x07\x08\x7f", 6)), "a" + fffd + "b" + fffd + fffd + fffd);
+  EXPECT_EQ(printable("\x1b[2J"), replaced + "[2J");
+  EXPECT_EQ(printable(std::string("a\0b\x07\x08\x7f", 6)),
+            "a" + replaced + "b" + replaced + replaced + replaced);
   EXPECT_EQ(printable("\xc2\x9b"
                       "31m\xc2\x80\xc2\x9f\xc2\xa0"),
-            fffd + "31m" + fffd + fffd + "\xc2\xa0");
+            replaced + "31m" + replaced + replaced + "\xc2\xa0");
   for (const std::uint32_t c : {0x61C, 0x200E, 0x200F, 0x202A, 0x202E, 0x2066, 0x2069}) {
     std::string text;
     utf8::append(text, c);
-    EXPECT_EQ(printable(text), fffd) << c;
+    EXPECT_EQ(printable(text), replaced) << c;
   }
   for (const std::uint32_t c : {0x61B, 0x200D, 0x2010, 0x2029, 0x202F, 0x2065, 0x206A}) {
     std::string text;
@@ -35,10 +36,10 @@ TEST(Printable, WhatATerminalObeysIsReplaced) {
   }
   EXPECT_EQ(printable("\x9b"
                       "31m \xc3"),
-            fffd + "31m " + fffd)
+            replaced + "31m " + replaced)
       << "not UTF-8";
   EXPECT_EQ(printable("one\r\ntwo\rthree\r"), "one\ntwo\nthree\n");
-  EXPECT_EQ(printable_line("one\ttwo\r\nthree\x1b"), "one two three" + fffd);
+  EXPECT_EQ(printable_line("one\ttwo\r\nthree\x1b"), "one two three" + replaced);
 }
 
 /// However the text comes in pieces.
@@ -70,7 +71,7 @@ TEST(Printable, TheLog) {
             "\xc2\x9b"
             "2J");
   log::start("");
-  EXPECT_EQ(said, "node n" + fffd + "]0;x" + fffd + " says " + fffd + "2J");
+  EXPECT_EQ(said, "node n" + replaced + "]0;x" + replaced + " says " + replaced + "2J");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/base/text.hpp"
 
 namespace holdfast::launcher {
@@ -113,7 +114,7 @@ void NodeChecker::prepare(NodeHealth health, std::function<void(const NodeHealth
 
 NodeHealth read_health(const std::string& text, const std::string& trouble) {
   NodeHealth health;
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = json_from(text);
   const std::string name =
       json.is_object() && json.contains("fitness") && json["fitness"].is_string() ? json["fitness"] : "";
   const auto fitness = control::fitness_called(name);

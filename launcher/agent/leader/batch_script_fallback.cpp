@@ -7,6 +7,7 @@
 #include "slurm/exclusion.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 
@@ -22,7 +23,7 @@ constexpr double seldom_s = 300, often_s = 30, soonest_s = 1;
 
 /// The comment was the batch host's to renew: it says so now, where it is Holdfast's.
 void mark_comment(slurm::Cluster& cluster, slurm::JobId job) try {
-  auto comment = nlohmann::ordered_json::parse(cluster.comment(job), nullptr, false);
+  auto comment = json_from<nlohmann::ordered_json>(cluster.comment(job));
   if (!comment.is_object() || !comment.contains("holdfast")) return;
   comment["state"] = "the batch host is lost: see holdfast status";
   cluster.set_comment(job, comment.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace));

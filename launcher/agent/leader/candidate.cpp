@@ -10,6 +10,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
 
@@ -35,8 +36,12 @@ RecordedState read_recorded_state(const RunDir& run, const Roster& roster) {
     out.taken = highest_term(run);
     out.highest = highest_valid_term(run);
     lost = replay(run).lost;
-    if (files::exists_or_fail(run.result()))
-      out.ended = code_of(nlohmann::json::parse(files::read_text(run.result())), roster.job, out.highest);
+    if (files::exists_or_fail(run.result())) {
+      const auto result = json_from(files::read_text(run.result()));
+      if (!result.is_object())
+        throw Error(Exit::runtime, run.result().string() + " is damaged", "it is no JSON object");
+      out.ended = code_of(result, roster.job, out.highest);
+    }
     // A log that was not there any more would be an empty one.
     if (highest_term(run) < out.taken) out.trouble = "the run directory has vanished";
   } catch (const std::exception& error) {

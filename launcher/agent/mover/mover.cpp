@@ -24,6 +24,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/control/bulk.hpp"
 
 namespace holdfast::launcher {
@@ -285,7 +286,7 @@ Mover::Mover(control::Loop& loop, fs::path folder, const control::Key& secret, c
   }
   files::make_private_folder(state.folder);
   files::replace_atomically(state.folder / "run", run);
-  const auto told = json::parse(text_or_nothing(state.folder / "attempt"), nullptr, false);
+  const auto told = json_from(text_or_nothing(state.folder / "attempt"));
   if (told.is_object())
     state.attempt = {told.at("number"),
                      {told.at("hosts"), told.at("port")},

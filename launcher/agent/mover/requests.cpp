@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/control/fields.hpp"
 
 namespace holdfast::launcher {
@@ -23,7 +24,7 @@ Error unreadable(const std::string& why) {
 /// `read` gets the fields of a JSON object.
 template <class Read>
 auto read_object(std::string_view text, Read read) {
-  const json said = json::parse(text, nullptr, false);
+  const json said = json_from(text);
   if (!said.is_object()) throw unreadable("it is not a JSON object");
   try {
     FieldReader field(said);

@@ -16,6 +16,7 @@
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/base/units.hpp"
 
 namespace holdfast::launcher {
@@ -175,11 +176,12 @@ std::vector<control::Sign> InjectedSigns::poll() {
   read_ += text.size();
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    const auto entry = nlohmann::json::parse(line, nullptr, false);
+    const auto entry = json_from(line);
     if (!entry.is_object()) continue;
     try {
-      control::Sign sign{entry.at("kind").get<std::string>(), entry.value("rank", -1),
-                         entry.value("code", std::int64_t{0}), 0, entry.value("text", std::string())};
+      control::Sign sign{entry.at("kind").get<std::string>(), typed<int>(entry, "rank").value_or(-1),
+                         typed<std::int64_t>(entry, "code").value_or(0), 0,
+                         typed<std::string>(entry, "text").value_or("")};
       if (kind_called(sign.kind)) out.push_back(std::move(sign));
     } catch (const nlohmann::json::exception&) {
       continue;  // a mistake in the drill: its report will say that nothing happened

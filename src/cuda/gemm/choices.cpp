@@ -7,6 +7,7 @@
 
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::cuda {
 
@@ -76,7 +77,7 @@ std::string print_choices(const Choices& choices) {
 
 Choices parse_choices(std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = json_from<Json>(text);
     if (json.at("format").get<int>() != format)
       throw unreadable(fmt::format("format {} is not {}", json.at("format").get<int>(), format));
     Choices choices;

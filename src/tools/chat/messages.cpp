@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/tools/chat/conversation.hpp"
 
 namespace holdfast::chat {
@@ -223,7 +224,7 @@ namespace {
 Json list_in(const Json& text, const std::string& key) {
   const auto& written = text.get_ref<const std::string&>();
   if (written.empty()) return nullptr;
-  Json list = Json::parse(written, nullptr, false);
+  Json list = json_from<Json>(written);
   if (!list.is_array()) wrong("\"" + key + "\" is a string that holds no list");
   return list;
 }

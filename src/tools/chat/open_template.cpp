@@ -3,6 +3,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/lfs_pointer.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/tools/chat/template.hpp"
 #include "src/tools/text/beside.hpp"
 
@@ -28,7 +29,7 @@ std::optional<std::string> text_of(const fs::path& path) {
 Json json_of(const fs::path& path) {
   const auto text = text_of(path);
   if (!text) return Json::object();
-  Json json = Json::parse(*text, nullptr, false);
+  Json json = json_from<Json>(*text);
   if (!json.is_object()) throw Error(Exit::usage, "cannot read " + path.string(), "it is no JSON object");
   return json;
 }

@@ -12,6 +12,7 @@
 #include "checkpoint/index/safetensors_index.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/config/hf_config.hpp"
 #include "src/config/peft_config.hpp"
 #include "src/data/tokenizer_files.hpp"
@@ -147,7 +148,7 @@ config::HfTokenIds ids_in(const fs::path& folder, config::HfTokenIds ids, int ma
 /// So that transformers' generate() ends texts; padding counts as nothing there.
 void write_generation_config(const fs::path& folder, const config::HfTokenIds& ids) {
   if (ids.eos == "null" || files::exists_or_fail(folder / generation_name)) return;
-  const auto id = [](const std::string& text) { return nlohmann::ordered_json::parse(text); };
+  const auto id = [](const std::string& text) { return json_from<nlohmann::ordered_json>(text); };
   const auto eos = id(ids.eos);
   const nlohmann::ordered_json config = {{"bos_token_id", id(ids.bos)},
                                          {"eos_token_id", eos},

@@ -9,6 +9,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/base/units.hpp"
 #include "src/tools/cli/interrupt.hpp"
 #include "src/tools/cli/progress.hpp"
@@ -78,7 +79,7 @@ void print_plan(const corpus::Plan& plan) {
                                {"work", std::filesystem::absolute(plan.work.path.parent_path()).string()},
                                {"parts", plan.parts.size()},
                                {"stages", stages}};
-  std::cout << fmt::format("{}\n", report.dump(2));
+  std::cout << json_text(report, 2) << "\n";
 }
 
 void warn_of_long(const ordered_json& settings, const ordered_json& file) {

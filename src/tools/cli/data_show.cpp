@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/data/token_file.hpp"
 #include "src/tools/corpus/settings.hpp"
 
@@ -25,10 +26,10 @@ ordered_json card_of(const fs::path& path, const data::TokenFile& file) {
   for (const fs::path& candidate : {corpus::card_path(path), corpus::card_path(whole)}) {
     std::error_code error;
     if (!fs::is_regular_file(candidate, error)) continue;
-    auto card = ordered_json::parse(files::read_text(candidate), nullptr, false);
+    auto card = json_from<ordered_json>(files::read_text(candidate));
     for (const char* side : {"output", "validation"})
-      if (card.is_object() && card.contains(side) && card[side].is_object() &&
-          card[side].value("identity", "") == file.identity())
+      if (card.is_object() && card.contains(side) &&
+          typed<std::string>(card[side], "identity") == file.identity())
         return card;
   }
   return nullptr;
@@ -60,15 +61,16 @@ void print_card(const ordered_json& card) {
   line("kept", "kept");
   line("unknown tokens", "unknown");
   if (card.contains("settings")) std::cout << fmt::format("{:<17}{}\n", "settings", card["settings"].dump());
-  if (!card.contains("inputs")) return;
+  if (!card.contains("inputs") || !card["inputs"].is_array()) return;
   constexpr std::size_t max_shown = 20;
   const auto& inputs = card["inputs"];
   std::cout << fmt::format(
       "{:<17}{} files{}\n", "inputs", inputs.size(),
       inputs.size() > max_shown ? fmt::format(", of which the first {}:", max_shown) : "");
   for (std::size_t i = 0; i < std::min(inputs.size(), max_shown); ++i)
-    std::cout << fmt::format("  {}  {}  {}\n", inputs[i].value("xxh3_128", ""),
-                             inputs[i].value("bytes", std::uint64_t{0}), inputs[i].value("path", ""));
+    std::cout << fmt::format("  {}  {}  {}\n", typed<std::string>(inputs[i], "xxh3_128").value_or(""),
+                             typed<std::uint64_t>(inputs[i], "bytes").value_or(0),
+                             typed<std::string>(inputs[i], "path").value_or(""));
 }
 
 }  // namespace
@@ -92,7 +94,7 @@ void run_show(const ShowOptions& options) {
                                  {"learned", learned},
                                  {"verified", options.verify},
                                  {"card", card}};
-    std::cout << fmt::format("{}\n", report.dump(2));
+    std::cout << json_text(report, 2) << "\n";
     return;
   }
   const auto line = [](const char* title, const auto& value) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/base/utf8.hpp"
 #include "src/tools/chat/conversation.hpp"
 #include "src/tools/corpus/byte_stream.hpp"
@@ -16,7 +17,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t max_bytes = std::uint64_t{256} << 20;  // of a file of prompts
-constexpr int deepest = 64;
 
 void require_utf8(const std::string& text, const std::string& name) {
   std::string repaired = text;
@@ -28,15 +28,11 @@ Json message(const char* role, const std::string& content) {
 }
 
 Json parse_line(const std::string& line) {
-  const auto watch = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > deepest) throw Error(Exit::usage, "it is nested too deeply");
-    return true;
-  };
-  try {
-    return Json::parse(line, watch);
-  } catch (const Json::exception&) {
-    throw Error(Exit::usage, "it is no JSON in UTF-8");
-  }
+  auto json = json_from<Json>(line);
+  if (json.is_discarded())
+    throw Error(Exit::usage,
+                nests_deeper(line, deepest_json) ? "it is nested too deeply" : "it is no JSON in UTF-8");
+  return json;
 }
 
 /// The line with an answer to leave out, where its form wants one and it has none.

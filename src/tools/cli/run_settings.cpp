@@ -5,6 +5,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/config/load.hpp"
 #include "src/config/mixture.hpp"
 #include "src/data/token_file.hpp"
@@ -45,8 +46,8 @@ fs::path tokenizer_of(const config::RunConfig& run) {
   for (const config::MixturePart& part : config::mixture_of(run.data)) {
     const fs::path card_path = corpus::card_path(part.path);
     if (!is_file(card_path)) continue;
-    const Card card = Card::parse(files::read_text(card_path), nullptr, false);
-    const Card tokenizer = card.is_object() ? card.value("tokenizer", Card()) : Card();
+    const Card card = json_from<Card>(files::read_text(card_path));
+    const Card tokenizer = card.is_object() && card.contains("tokenizer") ? card["tokenizer"] : Card();
     if (!tokenizer.is_object() || !tokenizer.contains("path") || !tokenizer["path"].is_string()) continue;
     const fs::path path = tokenizer["path"].get<std::string>();
     const Card identity = tokenizer.value("identity", Card());

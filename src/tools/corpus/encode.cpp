@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/tools/chat/conversation.hpp"
 #include "src/tools/corpus/own_tokens.hpp"
 #include "src/tools/corpus/split.hpp"
@@ -109,7 +110,7 @@ class PartEncoder {
 
   void put_conversation(const Document& document, Reader& reader) {
     try {
-      const auto line = nlohmann::ordered_json::parse(document.text);
+      const auto line = json_from<nlohmann::ordered_json>(document.text);
       const chat::Example example =
           chat::tokenize(line.at("messages"), *template_, *plan_.tokenizer, line.at("extra"));
       Side& to = side(!sides_of(plan_, document).validation.empty());

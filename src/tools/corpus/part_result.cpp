@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::corpus {
 namespace {
@@ -49,7 +50,7 @@ PartResult load_result(const Plan& plan, std::size_t part) {
     throw Error(Exit::runtime, "part " + std::to_string(part) + " is not done", path.string() + " is missing",
                 "Run the stage 'tokens' again?");
   try {
-    const json all = json::parse(files::read_text(path));
+    const json all = json_from(files::read_text(path));
     PartResult result;
     result.read = {all.at("documents").get<std::uint64_t>(), all.at("bytes").get<std::uint64_t>(),
                    all.at("empty").get<std::uint64_t>(), all.at("broken").get<std::uint64_t>(),

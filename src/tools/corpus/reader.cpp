@@ -5,6 +5,7 @@
 
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/base/utf8.hpp"
 #include "src/tools/chat/conversation.hpp"
 #include "src/tools/corpus/text_documents.hpp"
@@ -24,19 +25,11 @@ constexpr const char* no_number = "\\u0000 a number";
 /// nothing.
 std::optional<std::string> read_conversation(std::string text, std::string& messages,
                                              std::uint64_t& repaired) {
-  constexpr int deepest = 64;
-  bool too_deep = false;
   repaired += utf8::repair(text);
   text = tolerant_json(text, "\"" + std::string(no_number) + "\"", repaired);
-  const auto line = nlohmann::ordered_json::parse(
-      text,
-      [&](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
-        too_deep |= depth > deepest;
-        return !too_deep;
-      },
-      false);
-  if (too_deep) return "its JSON is nested too deeply";
-  if (line.is_discarded()) return "it is no JSON";
+  const auto line = json_from<nlohmann::ordered_json>(text);
+  if (line.is_discarded())
+    return nests_deeper(text, deepest_json) ? "its JSON is nested too deeply" : "it is no JSON";
   try {
     const nlohmann::ordered_json all = {{"messages", chat::messages_of(line)},
                                         {"extra", chat::extra_of(line)}};

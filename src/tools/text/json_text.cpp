@@ -1,34 +1,14 @@
 #include "src/tools/text/json_text.hpp"
 
+#include "src/base/strict_json.hpp"
+
 namespace holdfast::text {
-namespace {
-
-constexpr int deepest = 64;
-
-/// Brackets inside brackets, strings left out; good enough for text that is not JSON, too.
-int depth_of(std::string_view text) {
-  int depth = 0, most = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '"') in_string = !in_string;
-    if (in_string && c == '\\') ++i;
-    if (in_string) continue;
-    if (c == '[' || c == '{') most = std::max(most, ++depth);
-    if (c == ']' || c == '}') --depth;
-  }
-  return most;
-}
-
-}  // namespace
-
 nlohmann::json parse_json(std::string_view text, const std::string& name) {
-  if (depth_of(text) > deepest) throw damaged_json(name, "its brackets are nested too deeply");
-  try {
-    return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& problem) {
-    throw damaged_json(name, problem.what());
-  }
+  auto json = json_from(text);
+  if (json.is_discarded())
+    throw damaged_json(name, nests_deeper(text, deepest_json) ? "its brackets are nested too deeply"
+                                                              : "it is not JSON in UTF-8");
+  return json;
 }
 
 Error damaged_json(const std::string& name, const std::string& why) {

@@ -9,6 +9,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::train {
 namespace {
@@ -77,7 +78,7 @@ struct Metrics::File {
       std::istringstream lines(files::read_text(path));
       for (std::string line;
            std::getline(lines, line) && !lines.eof();) {  // a line without its newline is torn
-        const auto json = nlohmann::json::parse(line, nullptr, false);
+        const auto json = json_from(line);
         if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
         const auto at = json["step"].get<std::int64_t>();
         if (at <= last || at > step) continue;

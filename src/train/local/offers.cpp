@@ -14,6 +14,7 @@
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/base/run_dir.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/train/common/agree.hpp"
 
 namespace holdfast::train {
@@ -138,7 +139,7 @@ LocalOffers gather_offers(NodeFiles& files, comm::Communicator& world) {
   }
   const auto all = texts_of_all(world, mine.dump());
   for (int reader = 0; reader < world.size(); ++reader)
-    for (const json& offer : json::parse(all[reader])) out.offers.push_back(offer_from_json(offer, reader));
+    for (const json& offer : json_from(all[reader])) out.offers.push_back(offer_from_json(offer, reader));
   return out;
 }
 
@@ -154,7 +155,7 @@ BadPieces agree_on(const BadPieces& mine, comm::Communicator& world) {
   };
   for (const std::string& of_rank : texts_of_all(world, to_text(text))) {
     if (of_rank.empty()) continue;
-    const json j = json::parse(of_rank);
+    const json j = json_from(of_rank);
     append(out.pieces, j.at(0)), append(out.shared, j.at(1)), append(out.reasons, j.at(2));
     if (const int code = j.at(5); code > out.refused_code) {
       out.refused_code = code;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/config/partner_nodes.hpp"
 
 namespace holdfast::train {
@@ -36,7 +37,7 @@ std::vector<int> copy_destinations(const shard::Mesh& mesh, int ranks_per_node,
 std::vector<int> scalable_units_of_slots(std::string_view plan_json, int nodes) {
   std::vector<std::string> names(nodes);
   try {
-    const auto plan = nlohmann::json::parse(plan_json);
+    const auto plan = json_from(plan_json);
     for (const auto& node : plan.at("plan").at("nodes"))
       if (const int slot = node.at("slot"); slot >= 0)
         names.at(slot) = node.at("scalable_unit").get<std::string>();

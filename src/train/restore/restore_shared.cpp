@@ -12,6 +12,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/preflight/run.hpp"
 #include "src/train/common/agree.hpp"
 
@@ -53,7 +54,7 @@ struct Announced {
         .dump(-1, ' ', false, json::error_handler_t::replace);
   }
   static Announced from(const std::string& text) {
-    const json j = json::parse(text);
+    const json j = json_from(text);
     Announced out{j.at(0), {j.at(1), j.at(2), j.at(3), j.at(4)}, j.at(5), j.at(6), j.at(7), j.at(8), {}, {}};
     if (const json& b = j.at(9); !b.is_null())
       out.blocked =

@@ -95,6 +95,42 @@ TEST_F(HostileRun, NoVerbPassesAControlCharacter) {
   EXPECT_THAT(holdfast({"status", dir}).out, HasSubstr("gpj.exe"));
 }
 
+/// Of records that are no records: deep in each other, of other types, cut.
+TEST_F(HostileRun, NoRecordEndsAVerbWithoutWords) {
+  const std::string dir = run.string(), deep = std::string(300000, '[') + std::string(300000, ']');
+  std::string deep_object;
+  for (int i = 0; i < 300000; ++i) deep_object += "{\"a\":";
+  deep_object += "1" + std::string(300000, '}');
+  const std::string other_types =
+      R"({"schema_version":"x","step":"7","attempt":{},"loss":"nan","tokens_per_s":"fast","step_s":[1],"time":7,)"
+      R"("status":7,"job":[],"term":"1","exit_code":"x","attempts":{"a":1},"plan":[],"nodes":7,"job_id":"17",)"
+      R"("host":1,"pid":"x","since":null,"events":3})";
+  for (const std::string& text :
+       {deep, deep_object, "{\"x\":" + deep + "}", other_types, std::string("{\"a\":")})
+    for (const std::vector<std::string>& names :
+         {std::vector<std::string>{"metrics.jsonl", "logs/metrics.jsonl", "result.json", "plan.json",
+                                   "owner.json"},
+          {"events/0002.jsonl", "term/0002"},
+          {"nodes.json"}}) {
+      for (const auto& name : names) {
+        if (name.ends_with(".json")) fs::remove(run / name);
+        write(name, text + "\n");
+      }
+      for (const std::vector<std::string>& words : {std::vector<std::string>{"status", dir},
+                                                    {"status", dir, "--json"},
+                                                    {"ls", scratch.path().string()},
+                                                    {"events", dir},
+                                                    {"report", dir},
+                                                    {"report", dir, "--markdown"},
+                                                    {"logs", dir}}) {
+        const Finished done = holdfast(words);
+        EXPECT_LT(done.status, 128) << words[0] << " " << names[0] << " " << text.substr(0, 20);
+        EXPECT_THAT(done.err, Not(HasSubstr("internal error"))) << words[0] << " " << names[0];
+      }
+      for (const auto& name : names) fs::remove(run / name);
+    }
+}
+
 TEST_F(HostileRun, ALogIsFilteredOnATerminalAndRawInAPipe) {
   EXPECT_EQ(holdfast({"logs", run.string()}).out, "a line\n" + evil + "\n");
   const std::string shown = holdfast({"logs", run.string()}, true).out;

@@ -172,6 +172,18 @@ TEST_F(DataPrepareTest, show_finds_the_card_of_both_files) {
   fs::rename(folder_ / "tokens.val.bin", settings_.output);
   put("../tokens.bin.card.json", R"({"output": {"identity": "another file's"}})");
   EXPECT_EQ(shown(settings_.output)["card"], nullptr);
+  const std::string identity = shown(settings_.output)["identity"];
+  put("../tokens.bin.card.json", R"({"output": {"identity": ")" + identity + R"("}, "deep": )" +
+                                     std::string(300000, '[') + std::string(300000, ']') + "}");
+  EXPECT_EQ(shown(settings_.output)["card"], nullptr) << "it nests too deeply";
+  // Fields of other types than they should have.
+  for (const char* inputs : {R"({"a": 1})", "7", R"([{"path": 7, "bytes": "x", "xxh3_128": []}, 3])"}) {
+    put("../tokens.bin.card.json",
+        R"({"output": {"identity": ")" + identity + R"("}, "read": [1], "inputs": )" + inputs + "}");
+    testing::internal::CaptureStdout();
+    run_show({settings_.output, false, false});
+    EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("read             [1]"));
+  }
 }
 
 TEST_F(DataPrepareTest, vocabulary_that_does_not_suit) {
