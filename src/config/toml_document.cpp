@@ -59,7 +59,7 @@ void collect(const toml::table& table, const std::string& name, int element, std
   }
 }
 
-constexpr std::uint64_t largest_file = 16 << 20;  // bytes
+constexpr std::uint64_t largest_settings = 16 << 20;  // bytes
 
 std::string quote(std::string_view text) {
   if (!utf8::valid(text))
@@ -112,7 +112,7 @@ Document parse_document(std::string_view text, const std::string& name) {
 Document read_document(const std::filesystem::path& file) {
   std::string text;
   try {
-    text = files::read_text(file, {.limit = largest_file});
+    text = files::read_text(file, {.limit = largest_settings});
   } catch (const Error& e) {
     throw Error(Exit::usage, "cannot read the settings file " + file.string(), e.why(),
                 "Is there another of nearly that name?");
