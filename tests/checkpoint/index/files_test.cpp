@@ -434,6 +434,8 @@ TEST_F(ProgramFiles, filesThatWereWrittenAgainStay) {
 TEST_F(ProgramFiles, filesThatAManifestOnlyClaimsStay) {
   const fs::path precious = base / "precious";
   const auto forged = [&](std::int64_t bytes) {
+    for (const fs::path& old : {checkpoints, own}) fs::remove_all(old);
+    fs::create_directories(checkpoints);
     for (const std::int64_t step : {10, 20}) save(step);
     fs::create_directories(precious);
     write_file(precious / "thesis", "abc");
