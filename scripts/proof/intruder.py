@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What another user of a node can try against a run, at random, for some time. scripts/proof/intruder.sh starts one on each node.
 
-    intruder.py SECONDS SEED OWNER RUN
+    intruder.py SECONDS SEED OWNER RUN FIRST LAST
 
-OWNER is the user number of the run's owner, RUN the run directory. Nothing here fills memory, disks or tables of processes: these
-are limits that a site sets. Ends with one line of JSON: how often each attack was played ("played"), and what was gained by it
-("gained"), which should be nothing.
+OWNER is the user number of the run's owner, RUN the run directory. FIRST to LAST: agents may listen on these ports, to which it
+connects on every node. On its own node it also connects to all that listens on 127.0.0.1. Nothing here fills memory, disks or
+tables of processes: these are limits that a site sets. Ends with one line of JSON: how often each attack was played ("played"),
+and what was gained by it ("gained"), which should be nothing.
 """
 import collections
 import json
@@ -19,6 +20,7 @@ import sys
 import time
 
 END, SEED, OWNER, RUN = time.monotonic() + float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+FIRST, LAST = int(sys.argv[5]), int(sys.argv[6])
 SLURM_PORTS = range(6817, 6821)  # what SLURM's own daemons stand is not asked here
 PLACES = ("/dev/shm", "/tmp", "/var/tmp")
 MINE = f"/tmp/mine-{os.getpid()}"
@@ -61,21 +63,20 @@ def owners_processes():
 
 
 def listening():
-    """(family, address, port) of all that listens on this node, and the agents' ports of the others."""
+    """(family, address, port)"""
     found = []
-    for table, family in (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6)):
+    for table, family, address in (("/proc/net/tcp", socket.AF_INET, "127.0.0.1"), ("/proc/net/tcp6", socket.AF_INET6, "::1")):
         try:
             lines = open(table).read().splitlines()[1:]
         except OSError:
             continue
-        for line in lines:
-            words = line.split()
-            port = int(words[1].split(":")[1], 16) if words[3] == "0A" else None
-            if port and port not in SLURM_PORTS:
-                loopback = words[1].startswith("0100007F")
-                for host in ["127.0.0.1"] if loopback else ["127.0.0.1", *NEIGHBOURS]:
-                    found.append((family, host if family == socket.AF_INET else "::1", port))
-    return found
+        for words in map(str.split, lines):
+            port = int(words[1].split(":")[1], 16)
+            if words[3] == "0A" and port not in SLURM_PORTS and (FIRST <= port <= LAST or words[1].startswith("0100007F")):
+                found.append((family, address, port))
+    # Ports of the same kind on other nodes mostly have the same numbers.
+    ports = {port for _, _, port in found if FIRST <= port <= LAST}
+    return found + [(socket.AF_INET, host, port) for host in NEIGHBOURS for port in ports]
 
 
 def connected():
@@ -115,7 +116,7 @@ def slow_words():
 
 def local_sockets():
     with open("/proc/net/unix") as table:
-        paths = [words[7] for words in map(str.split, table) if len(words) > 7]
+        paths = [words[7] for words in map(str.split, table) if len(words) > 7 and "slurm" not in words[7]]
     path = draw.choice(paths)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         link.settimeout(0.3)

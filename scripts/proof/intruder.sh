@@ -3,6 +3,7 @@
 # random (scripts/proof/intruder.py) beside a job: connections to all ports, silent, slow and with garbage; files, folders, FIFOs and
 # links of names that the run may use next; all calls on the owner's files, processes and memory; orders and claims by text. As root:
 #   scripts/proof/intruder.sh BUILD [MINUTES=60] [SEED=1]
+# HOLDFAST_PROOF_DATA_PLANE=1: they connect to the ports of MPI, too, which are not defended (docs/security.md).
 # The job trains slowly while they play, and then to its end. Ends with one line RESULT {json}; exit code 0 only if
 #   - it had one attempt and ends in the digest of the same job without them;
 #   - nobody gained anything: no call on what is the owner's succeeded, nobody else may read or write it, and nothing in the run
@@ -14,7 +15,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/common.sh
 source "$source/scripts/common.sh"
 
-(($# >= 1)) || { sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+(($# >= 1)) || { sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
 build=$(realpath "$1") minutes=${2:-60} seed=${3:-1}
 step_s=2 # of the run beside them, at least
 export HOLDFAST_TEST_FAST=1 HOLDFAST_TEST_STEPS=$((60 * minutes / step_s + 50))
@@ -48,9 +49,11 @@ before=$(log_bytes)
 
 step "$minutes minutes of attacks, seed $seed"
 owner=61000
+read -r first last < <(jq -r '"\(.nodes[0].port) \(.nodes[0].port + .nodes[0].ports - 1)"' "$home/beside/nodes.json")
+[[ -z ${HOLDFAST_PROOF_DATA_PLANE-} ]] || first=1024 last=65535
 for i in "${!nodes[@]}"; do
   "$pod" exec --intruder --node "${nodes[i]}" --chdir / python3 -B /shared/opt/holdfast/bin/intruder.py $((60 * minutes)) \
-    $((seed * 100 + i)) $owner /shared/home/beside >"$dir/${nodes[i]}.json" 2>"$dir/${nodes[i]}.err" </dev/null &
+    $((seed * 100 + i)) $owner /shared/home/beside "$first" "$last" >"$dir/${nodes[i]}.json" 2>"$dir/${nodes[i]}.err" </dev/null &
 done
 # What of the owner's others may read or write, on a node or in the run directory, and what there is somebody else's.
 open_to_others() {
