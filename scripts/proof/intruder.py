@@ -207,7 +207,8 @@ def touch_processes():
         os.readlink(f"/proc/{pid}/cwd")
     else:
         with open(f"/proc/{pid}/{how}", "rb") as file:
-            file.read(1)
+            if not file.read(1):
+                return  # it has ended
     gain(f"{how} of process {pid}")
 
 
