@@ -9,6 +9,7 @@
 //   agent, for agents and other programs  Listener (channel.cpp): the leader, candidates, the job monitor
 //   agent, for ranks and PMIx servers     Listener, on a Unix socket that only the job's user can reach
 //   mover                                 MoverServer (launcher/agent/mover)
+//   PMIx server, for ranks                none: other users are turned away (launcher/pmix/accept.cpp)
 #include <cstddef>
 #include <cstdint>
 #include <functional>
