@@ -99,7 +99,7 @@ class UcxExchange final : public PeerExchange {
   void serve();
   void wake_up() const {
     const std::uint64_t one = 1;
-    static_cast<void>(::write(wake_, &one, sizeof one));
+    [[maybe_unused]] const auto told = ::write(wake_, &one, sizeof one);
   }
   void begin(Job& job);
   void advance(Job& job);
@@ -197,7 +197,7 @@ void UcxExchange::serve() {
     const auto longest = job == nullptr ? long_nap : std::min(short_nap, Millis(job->deadline.left_ms()));
     worker_->sleep(wake_, longest);
     std::uint64_t count = 0;
-    static_cast<void>(::read(wake_, &count, sizeof count));
+    [[maybe_unused]] const auto got = ::read(wake_, &count, sizeof count);
   }
   if (worker_) worker_->flush(goodbye);
   worker_.reset();

@@ -71,7 +71,7 @@ void Agent::rank_is_gone(int number, int attempt, int status) {
 /// The rank has ended with 0. What it has started may go on, and may be what trains. The end of a rank that
 /// reports, or that was told to end, says enough.
 void Agent::look_at_leftovers(int number, int attempt, const std::shared_ptr<LeftoverWatch>& watch) {
-  using Verdict = LeftoverWatch::Verdict;
+  using Found = LeftoverWatch::Verdict;
   LocalRank* rank = ranks_.find(number, attempt);
   if (!rank) return;
   // A process that the rank has started may be what reports, and go on.
@@ -87,19 +87,19 @@ void Agent::look_at_leftovers(int number, int attempt, const std::shared_ptr<Lef
     log::warn("it is not known what rank {} has left behind: {}", number, error.what());
   }
   switch (watch->judge(std::move(left), loop_.steady_seconds())) {
-    case Verdict::wait:
+    case Found::wait:
       rank->grace = loop_.after(leftover_poll, [=, this] { look_at_leftovers(number, attempt, watch); });
       return;
-    case Verdict::train:
+    case Found::train:
       tell_leader(*(
           rank->failed = RankFailed{
               number, attempt, 0, "processes that it had started went on after its end: " + watch->names()}));
       return;
-    case Verdict::harmless:
+    case Found::harmless:
       log::warn("rank {} has ended, and has left processes that end with the run: {}", number,
                 watch->names());
       break;
-    case Verdict::none_left:
+    case Found::none_left:
       break;
   }
   tell_end(number, attempt, 0, "");
