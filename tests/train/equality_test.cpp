@@ -60,6 +60,7 @@ TEST_F(Equality, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
       {8, {"shard.strategy=hfsdp", "shard.group=2", "shard.keep_gathered=all"}},
       {8, {"shard.strategy=shard_grad_op"}},
   };
+  // In the wider type every third layout: what differs between layouts is order, not the type.
   for (const std::string type : {"fp32", "bf16"}) {
     const Sets precision = {"precision.parameters=" + type, "precision.reduce=" + type,
                             "precision.moments=" + type, never_saves, peak_is_known};
@@ -68,9 +69,9 @@ TEST_F(Equality, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
     const auto curve = losses(type);
     ASSERT_EQ(curve.size(), 10u);
     EXPECT_LT(curve.back(), curve.front() - 0.3) << "it should learn something";
-    int run = 0;
-    for (const auto& [world, layout] : layouts) {
-      const std::string dir = type + std::to_string(run++);
+    for (std::size_t run = 0; run < layouts.size(); run += type == "fp32" ? 3 : 1) {
+      const auto& [world, layout] = layouts[run];
+      const std::string dir = type + std::to_string(run);
       Sets sets = precision;
       sets.insert(sets.end(), layout.begin(), layout.end());
       const Finished done = train(world, dir, sets);
@@ -116,9 +117,9 @@ TEST_F(Equality, ByDefaultTheLayoutDoesNotMatter) {
     const Finished alone = train(1, type, with({"shard.strategy=no_shard"}));
     ASSERT_EQ(alone.status, 0) << alone.err;
     expect_as_planned(alone, type, 1);
-    int run = 0;
-    for (const auto& [world, layout] : layouts) {
-      const std::string dir = type + std::to_string(run++);
+    for (std::size_t run = 0; run < layouts.size(); run += type == "fp32" ? 3 : 1) {
+      const auto& [world, layout] = layouts[run];
+      const std::string dir = type + std::to_string(run);
       const Finished done = train(world, dir, with(layout));
       ASSERT_EQ(done.status, 0) << done.err;
       EXPECT_EQ(digest(dir), digest(type)) << ::testing::PrintToString(layout) << " on " << world;
