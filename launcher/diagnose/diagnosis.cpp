@@ -42,7 +42,7 @@ struct Cause {
   std::string says, advice, line;
   int named = 0;  ///< victims that name its rank
 
-  void take(const Verdict& verdict) {
+  void take(const SignVerdict& verdict) {
     blame = verdict.blame;
     ends_node = verdict.ends_node;
   }

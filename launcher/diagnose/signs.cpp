@@ -117,7 +117,7 @@ const char* name_of(Blame blame) {
   return "";
 }
 
-Verdict verdict_of(const SignKind& kind, Writer writer) {
+SignVerdict verdict_of(const SignKind& kind, Writer writer) {
   if (writer == Writer::program && kind.blame == node) return {claim, false};
   return {kind.blame, kind.ends_node};
 }

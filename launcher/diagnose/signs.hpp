@@ -39,12 +39,12 @@ enum class Writer {
   node,    ///< the agent, from the kernel, NVML, links and file systems of its node
   program  ///< the end of a rank: its exit code, its own report, its output. Any text may stand there
 };
-struct Verdict {
+struct SignVerdict {
   Blame blame = Blame::nothing;
   bool ends_node = false;  ///< the node must not be used again in this job
 };
 /// What a sign of this kind says of its node. What a program writes may start a look at the node and another
 /// attempt; it never makes the node leave, and never counts as a failure of its hardware.
-Verdict verdict_of(const SignKind& kind, Writer writer);
+SignVerdict verdict_of(const SignKind& kind, Writer writer);
 
 }  // namespace holdfast::launcher

@@ -115,17 +115,17 @@ TEST(JobComment, HasNothingThatTheProgramHasWritten) {
   attempt.advice = secret;
   facts.state.attempts = {attempt};
   facts.state.outcome = RunOutcome{93, "failed", "3 attempts; last: " + secret};
-  EXPECT_EQ(job_comment(facts),
-            R"({"holdfast":1,"run":"closed","state":"failed (exit 93)","cause":"rank failed","exit_code":93
-})");
+  EXPECT_EQ(
+      job_comment(facts),
+      R"json({"holdfast":1,"run":"closed","state":"failed (exit 93)","cause":"rank failed","exit_code":93})json");
   facts.state.outcome.reset();
-EXPECT_EQ(job_comment(facts),
-          R"({"holdfast":1,"run":"closed","state":"between attempts","cause":"rank failed"})");
-facts.state.attempts.back().ended_at.reset();
-facts.state.attempts.back().waits_for = secret;
-EXPECT_THAT(job_comment(facts), testing::Not(testing::HasSubstr(secret)));
-facts.state.drain = RunState::Draining{{true, secret}, 0, 0, true};
-EXPECT_THAT(job_comment(facts), testing::Not(testing::HasSubstr(secret)));
+  EXPECT_EQ(job_comment(facts),
+            R"({"holdfast":1,"run":"closed","state":"between attempts","cause":"rank failed"})");
+  facts.state.attempts.back().ended_at.reset();
+  facts.state.attempts.back().waits_for = secret;
+  EXPECT_THAT(job_comment(facts), testing::Not(testing::HasSubstr(secret)));
+  facts.state.drain = RunState::Draining{{true, secret}, 0, 0, true};
+  EXPECT_THAT(job_comment(facts), testing::Not(testing::HasSubstr(secret)));
 }
 
 }  // namespace

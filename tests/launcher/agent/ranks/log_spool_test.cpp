@@ -123,7 +123,7 @@ TEST_F(LogSpoolTest, StorageThatHangsCostsOldLinesAndNoMoreMemoryThanStated) {
   files::fs::create_directories(log("x").parent_path());
   const auto file = log("rank-00000.log");
   files::create_exclusively(file, "");
-  std::optional<test::HungFile> storage(file);
+  std::optional<holdfast::test::HungFile> storage(file);
   write(file, "the first line\n");
   open();
   for (int k = 0; k < 24; ++k) write(file, std::string((1 << 20) - 1, 'x') + "\n");
