@@ -25,7 +25,7 @@ soon() {
   shift
   until "$@" >/dev/null 2>&1; do
     ((SECONDS < end)) || { "$@"; return; }
-    sleep 0.1
+    sleep 0.3 # a look costs some hundredths of a second of a processor, and several topics look at once
   done
 }
 # The last line of a test: its exit code.
