@@ -155,7 +155,7 @@ case_silent() {
       done </proc/net/tcp
     done' 2>/dev/null &
   check "another user waits for ports on dgx001" soon 30 on dgx001 test -e /tmp/waits
-  start silent --set train.steps=1000000
+  start silent --set train.steps=1000000 --set cluster.spares=0 # then the batch host has ranks
   trains_to 10
   check "dgx001 has ranks" holds "$(placement "$run")" dgx001
   check "the other user has found ports" on dgx001 test -s /tmp/held-ports
