@@ -36,9 +36,9 @@ checkpoint/verify: checkpoint/shards checkpoint/io checkpoint/index src/base
 checkpoint/exchange: checkpoint/shards checkpoint/io checkpoint/index src/base
 src/weights: checkpoint/exchange checkpoint/shards checkpoint/io checkpoint/index src/config src/base
 src/preflight: src/weights checkpoint/index src/data src/config src/base
-src/train/common: src/comm src/config src/base
+src/train/common: src/comm src/control src/config src/base
 src/train/state: src/train/common checkpoint/index src/shard src/device src/comm src/config src/base
-src/train/local: src/train/state src/train/common checkpoint/index src/optim src/model src/shard src/device src/comm src/tensor src/config src/base
+src/train/local: src/train/state src/train/common checkpoint/index src/optim src/model src/shard src/device src/comm src/tensor src/control src/config src/base
 src/train/engine: src/train/local src/train/state src/train/common src/weights checkpoint/index src/optim src/data src/model src/shard src/device src/comm src/kernels src/tensor src/control src/config src/base
 src/train/save: src/train/local src/train/state src/train/common checkpoint/shards checkpoint/index src/shard src/comm src/control src/config src/base
 src/train/restore: src/train/engine src/train/local src/train/state src/train/common src/preflight checkpoint/shards checkpoint/index src/shard src/comm src/config src/base
@@ -47,7 +47,7 @@ src/tools/text: src/data src/base
 src/tools/chat: src/tools/text src/base
 src/tools/corpus: src/tools/chat src/tools/text src/data src/base
 src/tools/infer: src/tools/text checkpoint/index src/data src/model src/kernels src/tensor src/config src/base
-src/tools/cli: slurm src/command_line src/tools/infer src/tools/corpus src/tools/chat src/tools/text src/weights checkpoint/exchange checkpoint/verify checkpoint/io checkpoint/index src/data src/kernels src/config src/base
+src/tools/cli: slurm src/command_line src/tools/infer src/tools/corpus src/tools/chat src/tools/text src/weights checkpoint/exchange checkpoint/verify checkpoint/io checkpoint/index src/data src/kernels src/control src/config src/base
 launcher/plan: slurm src/config src/base
 launcher/diagnose: src/control src/base
 launcher/health: slurm src/control src/config src/nvml src/base
@@ -57,7 +57,7 @@ launcher/agent/signs: launcher/diagnose src/control src/config src/nvml src/base
 launcher/pmix: src/control src/base
 launcher/agent/mover: src/control src/base
 launcher/agent/ranks: launcher/pmix launcher/supervise src/nvml src/control src/config src/flight src/base
-launcher/agent/leader: launcher/agent/ranks launcher/supervise launcher/record slurm checkpoint/index src/control src/config src/base
+launcher/agent/leader: launcher/agent/ranks launcher/supervise launcher/diagnose launcher/record slurm checkpoint/index src/control src/config src/base
 launcher/agent/daemon: launcher/pmix launcher/agent/leader launcher/agent/mover launcher/agent/ranks launcher/agent/signs launcher/supervise slurm src/control src/config src/base
 launcher/report: launcher/supervise launcher/record slurm src/config src/base
 launcher/job: launcher/report launcher/agent/signs launcher/agent/ranks launcher/supervise launcher/record launcher/plan slurm src/preflight checkpoint/index src/control src/config src/base

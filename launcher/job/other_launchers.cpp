@@ -1,6 +1,6 @@
-// How a launcher is found in a command, and what its options mean, is in launchers/. Here its place is taken:
-// what each rank runs, what the settings say then, and what people are told. What a script file starts is
-// only warned of: its words do not show which of its lines are run.
+// How a launcher is found in a command, and what its options mean, is in launcher_call and launcher_options.
+// Here its place is taken: what each rank runs, what the settings say then, and what people are told. What a
+// script file starts is only warned of: its words do not show which of its lines are run.
 #include "launcher/job/other_launchers.hpp"
 
 #include <fmt/format.h>
@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <map>
 
-#include "launcher/job/launchers/call.hpp"
-#include "launcher/job/launchers/options.hpp"
-#include "launcher/job/launchers/table.hpp"
+#include "launcher/job/launcher_call.hpp"
+#include "launcher/job/launcher_options.hpp"
+#include "launcher/job/launcher_table.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"

@@ -219,7 +219,7 @@ TEST_F(ProgramRun, knowsItsFiles) {
               }).second,
               HasSubstr("would remove step 5\n"));
   EXPECT_THAT(output_of([&](auto& out) {
-                return tool::ckpt_prune({other, 1, {}, false, false, false}, out);
+                return tool::ckpt_prune({other, 1, {}, false, false, false, {own}}, out);
               }).second,
               HasSubstr("removed step 5\n"));
   EXPECT_THAT(files::list(own), ElementsAre("model-10"));

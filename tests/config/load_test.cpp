@@ -1,4 +1,5 @@
 #include "src/config/load.hpp"
+#include "src/base/printable.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -300,7 +301,7 @@ RunConfig random_config(std::mt19937_64& random) {
     const auto whole = static_cast<std::int64_t>(random() >> (1 + random() % 63));
     switch (s.kind) {
       case Kind::text:
-        s.set(c, text());
+        s.set(c, s.key == "name" ? printable_line(text()) : text());  // a name has no control characters
         break;
       case Kind::list:
         s.set(c, std::vector<std::string>{text(), text()});

@@ -142,8 +142,8 @@ TEST_F(FlightRecorderTest, IsReadableAfterTheRankWasKilledInTheMiddleOfIt) {
 
 TEST_F(FlightRecorderTest, TheFileGoesWithAGoodEndAndStaysAfterAFailure) {
   { FlightRecorder recorder(path_, 0, 1); }
-  EXPECT_FALSE(std::filesystem::exists(folder_)) << "nothing else was in it";
-  std::filesystem::create_directory(folder_);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_TRUE(std::filesystem::exists(folder_)) << "it is the agent's";
   files::create_exclusively(folder_ / "other", "");
   { FlightRecorder recorder(path_, 0, 1); }
   EXPECT_FALSE(std::filesystem::exists(path_));

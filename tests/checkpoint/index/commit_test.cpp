@@ -105,7 +105,7 @@ TEST_F(Commits, refusesVotesThatDoNotFit) {
   const std::tuple<int, std::string, const char*> cases[] = {
       {1, "", "not JSON"},
       {1, "{}", "vote.schema_version is missing"},
-      {1, std::string(1'000'000, '['), "not JSON"},
+      {1, std::string(1'000'000, '['), "nested too deeply"},
       {1, zero, "it is that of rank 0"},
       {2, one, "there is no such rank among 2"},
       {-1, one, "there is no such rank among 2"},

@@ -263,7 +263,7 @@ TEST(Manifest, refusesTextThatIsNoManifest) {
   EXPECT_NE(complaint(text + " "), "accepted");
   EXPECT_THAT(
       complaint(signed_again(text.substr(0, text.find("\"generation\"")) + std::string(100'000, '['))),
-      HasSubstr("not JSON"));
+      HasSubstr("nested too deeply"));
 }
 
 TEST(Manifest, aFolderWithoutOneIsNotACheckpoint) {

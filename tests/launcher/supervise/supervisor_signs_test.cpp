@@ -171,7 +171,7 @@ TEST(Signs, ALookThatFindsTheFaultEvictsTheNode) {
   fail_by_word(c, 0, lost_gpu);
   ASSERT_TRUE(c.until([&] { return !c.all("node_evicted").empty(); }, 30));
   EXPECT_EQ(c.last("node_evicted")["node"], "n0");
-  EXPECT_THAT(std::string(c.last("node_evicted")["reason"]), HasSubstr("its check finds: gpu: 7 of 8 GPUs"));
+  EXPECT_THAT(c.last("node_evicted")["evidence"].get<std::string>(), HasSubstr("gpu: 7 of 8 GPUs"));
   ASSERT_TRUE(c.until([&] { return c.stage() == Stage::running; }, 30));
   EXPECT_THAT(placement_of(c.last("attempt_planned")), testing::Not(testing::Contains("n0")));
 }

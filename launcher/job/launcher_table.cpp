@@ -1,4 +1,4 @@
-#include "launcher/job/launchers/table.hpp"
+#include "launcher/job/launcher_table.hpp"
 
 #include <algorithm>
 #include <array>

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <string>
 
-#include "launcher/job/launchers/call.hpp"
-#include "launcher/job/launchers/table.hpp"
+#include "launcher/job/launcher_call.hpp"
+#include "launcher/job/launcher_table.hpp"
 #include "launcher/job/other_launchers.hpp"
 
 namespace holdfast::launcher::others {

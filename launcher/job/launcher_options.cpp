@@ -1,4 +1,4 @@
-#include "launcher/job/launchers/options.hpp"
+#include "launcher/job/launcher_options.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/job/launchers/call.hpp"
+#include "launcher/job/launcher_call.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

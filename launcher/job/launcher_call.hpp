@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/launchers/table.hpp"
+#include "launcher/job/launcher_table.hpp"
 
 namespace holdfast::launcher::others {
 
