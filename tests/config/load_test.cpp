@@ -1,5 +1,4 @@
 #include "src/config/load.hpp"
-#include "src/base/printable.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 
 #include "src/base/env.hpp"
 #include "src/base/errors.hpp"
+#include "src/base/printable.hpp"
 #include "src/config/bind.hpp"
 #include "tests/config/scratch.hpp"
 
