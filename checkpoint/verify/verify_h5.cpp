@@ -200,7 +200,7 @@ std::vector<std::string> problems_seen_by_hdf5(const fs::path& step_dir, const M
   bool done = false;
   for (const auto line : lines_of(said)) {
     if (line.data() == said.data() && line.starts_with("O "))  // later ones may be of a file's making
-      log::info("HDF5 reads without a sandbox ({})", line.substr(2));
+      log::warn("HDF5 reads without a sandbox ({})", line.substr(2));
     if (line.starts_with("F ")) current = line.substr(2);
     if (line.starts_with("P ")) problems.emplace_back(line.substr(2));
     done |= line.starts_with("D");

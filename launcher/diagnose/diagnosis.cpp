@@ -67,6 +67,7 @@ class Case {
     for (std::size_t at = 0; at < signs.size(); ++at) add(at, history, signs);
     for (Cause& cause : causes_) cause.in_moment = cause.in_moment && cause.weight > 0;
     confirm_claims();
+    put_proofs_before_claims();
   }
 
   Diagnosis solve() {
@@ -169,13 +170,25 @@ class Case {
   void confirm_claims() {
     for (Cause& claim : causes_) {
       if (!claim.from_end || claim.kind->blame != Blame::node) continue;
-      for (const Cause& c : causes_) {
-        if (c.from_end || !c.in_moment || c.node != claim.node || c.blame != Blame::node ||
+      for (std::size_t i = ends_; i < causes_.size(); ++i) {
+        const Cause& c = causes_[i];
+        if (!c.in_moment || c.node != claim.node || c.blame != Blame::node ||
             std::string_view(c.kind->cause) != claim.kind->cause)
           continue;
         claim.take({Blame::node, claim.ends_node || c.ends_node || (c.unclear && claim.kind->ends_node)});
       }
     }
+  }
+
+  /// A fault that ends a node, and that the node itself shows, explains more than what a rank says of
+  /// another.
+  void put_proofs_before_claims() {
+    int proof = std::numeric_limits<int>::max();
+    for (std::size_t i = ends_; i < causes_.size(); ++i)
+      if (const Cause& c = causes_[i]; c.in_moment && c.ends_node && c.weight >= own_fault)
+        proof = std::min(proof, c.weight);
+    for (Cause& claim : causes_)
+      if (claim.from_end && claim.blame == Blame::claim) claim.weight = std::min(claim.weight, proof - 1);
   }
 
   /// Weight and blame of an Xid or of the driver's recovery action; and its description.

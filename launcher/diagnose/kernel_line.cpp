@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <string_view>
 
@@ -21,36 +20,48 @@ std::optional<std::int64_t> number_at(std::string_view text, std::size_t at) {
   return number;
 }
 
+/// How the kernel begins a line, and what else is in it. A '#' stands for one or more hexadecimal digits. A
+/// process has a name of at most 15 bytes, which begins some lines: none of these beginnings is as short.
 struct Pattern {
-  const char* one;  ///< begins within the first near_begin bytes
-  const char* other;
+  std::string_view begin, other;
   const char* kind;
 };
 constexpr std::array patterns{
-    Pattern{"[Hardware Error]", "ncorrected", "machine_check"},
-    Pattern{"[Hardware Error]", "severity: fatal", "machine_check"},
-    Pattern{"Memory failure:", "recovery action", "machine_check"},
-    Pattern{"EDAC", " UE ", "machine_check"},
-    Pattern{"Remounting filesystem", "read-only", "disk_read_only"},
-    Pattern{"mlx5_core", "health compromised", "nic_failed"},
-    Pattern{"mlx5_core", "fatal", "nic_failed"},
-    Pattern{"mlx5_core", "Fatal", "nic_failed"},
-    Pattern{"temperature above threshold", "throttled", "thermal"},
+    Pattern{"[Hardware Error]: ", "ncorrected", "machine_check"},
+    Pattern{"mce: [Hardware Error]: ", "ncorrected", "machine_check"},
+    Pattern{"{#}[Hardware Error]: ", "ncorrected", "machine_check"},
+    Pattern{"{#}[Hardware Error]: ", "severity: fatal", "machine_check"},
+    Pattern{"Memory failure: 0x#: ", "recovery action", "machine_check"},
+    Pattern{"EDAC MC#: # UE ", " page:0x", "machine_check"},
+    Pattern{"EXT#-fs (", "): Remounting filesystem read-only", "disk_read_only"},
+    Pattern{"mlx5_core #:#:#.#", "health compromised", "nic_failed"},
+    Pattern{"mlx5_core #:#:#.#", "fatal", "nic_failed"},
+    Pattern{"mlx5_core #:#:#.#", "Fatal", "nic_failed"},
+    Pattern{"CPU#: ", "temperature above threshold, cpu clock throttled", "thermal"},
+    Pattern{"mce: CPU#: ", "temperature above threshold, cpu clock throttled", "thermal"},
 };
-constexpr std::size_t near_begin = 32;
 
-bool digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool begins_as(std::string_view line, std::string_view pattern) {
+  for (const char c : pattern) {
+    const auto digits = line.find_first_not_of("0123456789abcdefABCDEF");
+    const std::size_t taken = c == '#' ? std::min(digits, line.size()) : line.starts_with(c) ? 1 : 0;
+    if (taken == 0) return false;
+    line.remove_prefix(taken);
+  }
+  return true;
+}
 
-/// "python[4711]: segfault at ... in libx.so[...]", "traps: python[4711] ...", "python invoked oom-killer:
-/// ...": the names of processes and files in it are chosen by programs.
+/// "python[4711]: segfault at ... in libx.so[...]", "traps: python[4711] ...", "python (4711): Using mlock
+/// ulimits ...", "python invoked oom-killer: ...": the names of processes and files in it are chosen by
+/// programs.
 bool names_a_process(std::string_view line) {
-  const auto open = line.substr(0, near_begin).find('[');
-  const auto closed = open == std::string_view::npos ? open : line.find(']', open);
-  if (closed != std::string_view::npos && closed > open + 1 &&
-      std::all_of(line.begin() + static_cast<std::ptrdiff_t>(open) + 1,
-                  line.begin() + static_cast<std::ptrdiff_t>(closed), digit))
-    return true;
-  return line.find(" invoked oom-killer") != std::string_view::npos;
+  constexpr std::size_t near_begin = 32;
+  for (std::size_t at = 0; (at = line.find_first_of("[(", at)) < near_begin; ++at) {
+    const auto end = line.find_first_not_of("0123456789", at + 1);
+    if (end != std::string_view::npos && end > at + 1 && (line[end] == ']' || line[end] == ')')) return true;
+  }
+  return line.find(" invoked oom-killer") != std::string_view::npos ||
+         line.find(": page allocation failure") != std::string_view::npos;
 }
 
 /// The line after "DRIVER (PCI address): ", if it begins with that; else nothing.
@@ -59,8 +70,9 @@ std::optional<std::string_view> after_address(std::string_view line, std::string
   line.remove_prefix(driver.size());
   const auto closed = line.find("): ");
   const std::string_view address = line.substr(0, std::min(closed, line.size()));
-  if (closed == std::string_view::npos || address.empty() ||
-      address.find_first_not_of("PCI:0123456789abcdefABCDEF.") != std::string_view::npos)
+  // With MIG it goes on: "PCI:0000:3b:00 GPU-I:01 GPU-CI:02". No process has so long a name.
+  if (closed == std::string_view::npos || address.size() < std::string_view("0000:3b").size() ||
+      address.find_first_not_of("PCI:0123456789abcdefABCDEF. GU-") != std::string_view::npos)
     return std::nullopt;
   return line.substr(closed + 3);
 }
@@ -69,7 +81,6 @@ std::optional<std::string_view> after_address(std::string_view line, std::string
 
 std::optional<control::Sign> sign_of_kernel_line(const std::string& line) {
   if (names_a_process(line)) return std::nullopt;
-  const auto has = [&](const char* text) { return line.find(text) != std::string::npos; };
   control::Sign sign;
   sign.text = line.substr(0, longest_text);
   // "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."
@@ -98,7 +109,7 @@ std::optional<control::Sign> sign_of_kernel_line(const std::string& line) {
     return sign;
   }
   for (const Pattern& pattern : patterns)
-    if (line.find(pattern.one) < near_begin && has(pattern.other)) {
+    if (begins_as(line, pattern.begin) && line.find(pattern.other) != std::string::npos) {
       sign.kind = pattern.kind;
       return sign;
     }

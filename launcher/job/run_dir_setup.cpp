@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,6 +27,12 @@ void create_folder(const fs::path& folder) {
   if (errno != EEXIST) throw system_error("cannot create " + folder.string(), errno);
   if (!fs::is_directory(folder))
     throw Error(Exit::usage, "cannot create " + folder.string(), "a file of that name exists");
+}
+
+void close_if_own(const fs::path& folder) {
+  struct stat facts {};
+  if (::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::geteuid())
+    files::close_folder(folder);
 }
 
 /// A job's name may be any text.
@@ -93,6 +100,9 @@ void create_folders(const RunDir& run) {
   create_folder(run.path);
   files::close_folder(run.path);  // one that was there may be open to others
   for (const auto& folder : {run.terms(), run.events(), run.checkpoints(), run.logs()}) create_folder(folder);
+  // Versions before have left some open to the group, by its umask.
+  for (const auto& folder : {run.configs(), run.terms(), run.events(), run.checkpoints(), run.logs()})
+    close_if_own(folder);
   require_own_run(run);
 }
 

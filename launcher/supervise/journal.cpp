@@ -74,7 +74,7 @@ std::size_t take_entries(const std::string& text, const files::fs::path& file, i
 std::vector<LogEntry> entries_in(const files::fs::path& file) {
   std::vector<LogEntry> entries;
   int line = 0;
-  take_entries(files::read_text(file), file, line, entries);
+  take_entries(files::read_text(file, {.limit = files::no_limit}), file, line, entries);
   return entries;
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace holdfast::launcher {
 namespace {
@@ -37,6 +39,15 @@ NodeHealth own_health(const NodeHealth& found, const SharedFindings& shared) {
         own.why += fmt::format("{}{}: {}", own.why.empty() ? "" : "; ", finding.check, finding.says);
       }
   return own;
+}
+
+std::optional<std::string> fault_of_node(const NodeHealth& found) {
+  static constexpr std::array<std::string_view, 2> filled_by_anybody = {"memory.shm", "disk.space"};
+  for (const auto& finding : found.findings)
+    if (finding.fitness == Fitness::critical &&
+        std::ranges::find(filled_by_anybody, finding.check) == filled_by_anybody.end())
+      return fmt::format("{}: {}", finding.check, finding.says);
+  return std::nullopt;
 }
 
 SpareChecks::SpareChecks(std::size_t nodes, int every_s, bool first, double now)

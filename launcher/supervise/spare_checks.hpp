@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "launcher/record/events.hpp"
@@ -18,6 +19,8 @@ namespace holdfast::launcher {
 using SharedFindings = std::map<std::string, std::string>;
 /// What was found of a node, without what it has in common with most others.
 control::NodeHealth own_health(const control::NodeHealth& found, const SharedFindings& shared);
+/// A critical finding that no program causes: memory and disks that are full may be its own doing.
+std::optional<std::string> fault_of_node(const control::NodeHealth& found);
 
 class SpareChecks {
  public:

@@ -29,6 +29,9 @@ void Supervisor::agent_here(int n, const control::Beat& beat) {
   if (!state_.attempted() && checks_.ask_first(n))
     actions_.push_back(
         CheckNodes{{n}, attempt_.slot_of(n) <= 0});  // the probe: of spares, and of one active node
+  // The leader before may not have had the answer.
+  if (state_.attempted() && state_.claims.contains(name(n)) && !lost(n) && checks_.ask_first(n))
+    actions_.push_back(CheckNodes{{n}});
   if (beat.attempt != attempt()) return;
   for (const RankMove& move : attempt_.heartbeat(n, beat, now_)) {
     if (stage_ == Stage::running) hangs_.moved(move);
@@ -82,9 +85,9 @@ void Supervisor::node_health(int n, const control::NodeHealth& what) {
   // The look that the program's word has started: what it finds is a sign of the node.
   const auto claim = state_.claims.find(name(n));
   if (claim == state_.claims.end() || lost(n)) return;
-  const auto found = checks_.newest(n, state_.shared_findings);
-  if (found.fitness == control::NodeHealth::Fitness::critical)
-    evict_by("failed check", n, fmt::format("{}; its check finds: {}", claim->second, found.why));
+  const auto fault = fault_of_node(own_health(what, state_.shared_findings));
+  if (fault && (attempt_.slot_of(n) < 0 || has_spare_for(n)))
+    evict_by("failed check", n, fmt::format("{}; its check finds: {}", claim->second, *fault));
 }
 
 void Supervisor::record_checks() {

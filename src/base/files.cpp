@@ -39,7 +39,7 @@ namespace {
 
 int open_at_once(const fs::path& path, int flags, unsigned mode) {
   int fd = -1;
-  do fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  do fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, mode);
   while (fd < 0 && errno == EINTR);
   return fd;
 }

@@ -50,9 +50,11 @@ class Looker {
   /// the folder says which are links.
   void look_for_links_in(const fs::path& folder) const {
     look(folder, S_IFDIR);
-    std::error_code error;
+    std::error_code error, gone;
     for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-      if (at->is_symlink(error)) refuse(at->path(), "is a symbolic link", "Remove it?");
+      if (at->is_symlink(gone)) refuse(at->path(), "is a symbolic link", "Remove it?");
+    if (error && error != std::errc::no_such_file_or_directory)
+      throw system_error("cannot list " + folder.string(), error.value());
   }
   /// It may be a link of somebody who is trusted.
   void look_through(const fs::path& folder) const {
@@ -76,7 +78,7 @@ class Looker {
              "Use a run directory of your own, perhaps a copy that you have looked through?");
     if (others_can_write(facts))
       refuse(path, fmt::format("can be changed by others: its mode is {:04o}", facts.st_mode & 07777U),
-             fmt::format("If nobody has: 'chmod -R go-w {}'?", run_.path.string()));
+             fmt::format("If nobody has: 'chmod go-w {}'?", path.string()));
   }
   [[noreturn]] void refuse(const fs::path& path, const std::string& what, const std::string& hint) const {
     throw Error(Exit::usage, "the run directory " + run_.path.string() + " is not yours alone",

@@ -30,6 +30,18 @@ std::string text_of(const sockaddr_storage& address, bool six) {
   return six ? text_of(words, v4.sin_port) : text_of(std::array{words[3]}, v4.sin_port);
 }
 
+/// An IPv4 address that an IPv6 socket shows is one of IPv4: the other end may have a socket of IPv4.
+sockaddr_storage unmapped(const sockaddr_storage& address) {
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+  if (address.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) return address;
+  sockaddr_storage out{};
+  auto& v4 = reinterpret_cast<sockaddr_in&>(out);
+  v4.sin_family = AF_INET;
+  v4.sin_port = v6.sin6_port;
+  std::memcpy(&v4.sin_addr, v6.sin6_addr.s6_addr + 12, sizeof v4.sin_addr);
+  return out;
+}
+
 }  // namespace
 
 std::optional<TcpSocket> find_tcp_socket(std::istream& table,
@@ -49,9 +61,10 @@ std::optional<TcpSocket> find_tcp_socket(std::istream& table,
 
 std::optional<uid_t> user_of_peer(const TcpTables& tables, const sockaddr_storage& own,
                                   const sockaddr_storage& peer) {
+  const sockaddr_storage here = unmapped(own), there = unmapped(peer);
   for (const bool six : {false, true}) {
-    if (!six && own.ss_family != AF_INET) continue;
-    const std::string local = text_of(peer, six), remote = text_of(own, six);
+    if (!six && here.ss_family != AF_INET) continue;
+    const std::string local = text_of(there, six), remote = text_of(here, six);
     const auto found = find_tcp_socket(
         *tables(six), [&](const TcpSocket& one) { return one.local == local && one.remote == remote; });
     if (found) return found->user;

@@ -1,9 +1,12 @@
 #include "launcher/agent/leader/job_settings.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -14,9 +17,9 @@
 namespace holdfast::launcher {
 
 JobSettings::JobSettings(const RunDir& run, int job_term) : run_(run), job_term_(job_term) {
-  std::error_code error;
-  files::fs::create_directories(run_.configs(), error);
-  if (error) throw Error(Exit::transient, "cannot create " + run_.configs().string(), error.message());
+  // Whatever the umask: where others may write to it, no agent takes the run directory any more.
+  if (::mkdir(run_.configs().c_str(), 0750) != 0 && errno != EEXIST)
+    throw Error(Exit::transient, "cannot create " + run_.configs().string(), std::strerror(errno));
   for (const std::string& name : files::list_or_fail(run_.configs())) {
     int term = 0;
     const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), term);

@@ -52,7 +52,7 @@ std::optional<LedgerEntry> ledger_entry(const LogEntry& event, const std::string
   } else {
     return std::nullopt;
   }
-  entry.xid = xid_in(entry.evidence);
+  if (entry.hardware) entry.xid = xid_in(entry.evidence);
   return entry;
 }
 

@@ -34,6 +34,7 @@ std::optional<std::string> read_conversation(std::string text, std::string& mess
     const nlohmann::ordered_json all = {{"messages", chat::messages_of(line)},
                                         {"extra", chat::extra_of(line)}};
     messages = all.dump();
+    if (nests_deeper(messages, deepest_json)) return "its JSON is nested too deeply";
     if (messages.find(no_number) != std::string::npos)
       return "a number in its messages does not fit into 64 bits";
   } catch (const Error& error) {

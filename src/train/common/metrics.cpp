@@ -75,7 +75,7 @@ struct Metrics::File {
     std::string kept;
     std::int64_t last = 0;
     if (files::exists_or_fail(path)) {
-      std::istringstream lines(files::read_text(path));
+      std::istringstream lines(files::read_text(path, {.limit = files::no_limit}));
       for (std::string line;
            std::getline(lines, line) && !lines.eof();) {  // a line without its newline is torn
         const auto json = json_from(line);

@@ -75,10 +75,11 @@ void claim_run_directory(Setup& setup, comm::Communicator& world) {
     // one that is taken.
     const bool has_some = std::filesystem::exists(setup.dir.durable(), failure) || failure;
     failure.clear();
-    if (!has_some) std::filesystem::create_directories(setup.dir.checkpoints(), failure);
+    const bool made = !has_some && std::filesystem::create_directories(setup.dir.checkpoints(), failure);
     if (failure)
       throw system_error("cannot make the run directory " + setup.dir.path.string(), failure.value());
     files::close_folder(setup.dir.path);
+    if (made) files::close_folder(setup.dir.checkpoints());
     take_lock(setup.dir);
     control::make_secret(setup.dir.secret());
     try {

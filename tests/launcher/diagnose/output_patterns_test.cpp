@@ -335,6 +335,13 @@ TEST(KernelLine, Lines) {
   EXPECT_EQ(read("Memory failure: 0x3f2a1: recovery action for dirty LRU page: Recovered"),
             "machine_check 0");
   EXPECT_EQ(read("mlx5_core 0000:1a:00.0: device's health compromised - reached miss count"), "nic_failed 0");
+  EXPECT_EQ(read("mlx5_core 0000:1a:00.0: poll_health:795:(pid 0): Fatal error 1 detected"), "nic_failed 0");
+  EXPECT_EQ(read("EDAC MC0: 1 UE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (channel:1 slot:0 "
+                 "page:0x3f2a1 offset:0x0 grain:32)"),
+            "machine_check 0");
+  EXPECT_EQ(read("mce: CPU12: Package temperature above threshold, cpu clock throttled (total events = 1)"),
+            "thermal 0");
+  EXPECT_EQ(read("NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 94, Contained"), "xid 94") << "MIG";
   EXPECT_EQ(read("usb 1-1: new high-speed USB device"), "nothing");
 }
 
@@ -345,7 +352,14 @@ TEST(KernelLine, NamesThatAProgramChoosesAreNoSigns) {
         "a.out[4711]: segfault at 0 ip 0 sp 0 error 4 in NVRM: Xid (PCI:0000:3b:00): 79, gone[1000+1000]",
         "traps: a.out[4711] general protection fault ip:0 sp:0 error:0 in mlx5_core fatal[1000+1000]",
         "mlx5_core fatal invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
-        "EDAC  UE  x[7]: segfault at 0 ip 0 sp 0 error 4 in a.out[1000+1000]",
+        "EDAC MC0: 1 UE [7]: segfault at 0 ip 0 sp 0 error 4 in page:0x1[1000+1000]",
+        "mlx5_core[Fatal[4711]: segfault at 0 ip 0 sp 0 error 4 in a.out[1000+1000]",
+        "mlx5_core[x[4711]: segfault at 0 ip 0 sp 0 error 4 in Fatal[1000+1000]",
+        "futex_wake_op: mlx5_core Fatal tries to shift op by -1; fix this program",
+        "mlx5_core Fatal (4711): Using mlock ulimits for SHM_HUGETLB is deprecated",
+        "process 'x/EDAC a UE b' started with executable stack",
+        "NVRM: Xid (0): (8): Using mlock ulimits for SHM_HUGETLB is deprecated",
+        "NVRM: Xid (:): : page allocation failure: order:0, mode:0x1",
         "audit: type=1701 comm=\"x\" exe=\"/tmp/NVRM: Xid (PCI:0000:3b:00): 79\" sig=11"})
     EXPECT_FALSE(sign_of_kernel_line(line)) << line;
   EXPECT_EQ(sign_of_kernel_line("Memory cgroup out of memory: Killed process 4711 (NVRM: Xid (): 8) x")->kind,

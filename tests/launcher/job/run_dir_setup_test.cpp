@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -76,6 +77,19 @@ TEST_F(RunDirSetup, what_the_group_may_read_is_said_by_the_umask) {
     EXPECT_EQ(shown.command, (std::vector<std::string>{"/usr/bin/env", config::not_shown}));
     EXPECT_EQ(shown.environment, std::vector<std::string>{std::string("TOKEN=") + config::not_shown});
   }
+}
+
+/// Versions before made them with the umask alone.
+TEST_F(RunDirSetup, folders_that_were_open_to_the_group_are_closed) {
+  set_up();
+  const auto folders = {run.configs(), run.terms(), run.events(), run.checkpoints(), run.logs()};
+  for (const auto& folder : folders) {
+    fs::create_directories(folder);
+    ASSERT_EQ(::chmod(folder.c_str(), 0775), 0);
+    ASSERT_EQ(::chown(folder.c_str(), ::geteuid(), ::geteuid() == 0 ? 61000 : ::getegid()), 0);
+  }
+  set_up();
+  for (const auto& folder : folders) EXPECT_EQ(mode(folder) & 022u, 0u) << folder;
 }
 
 TEST_F(RunDirSetup, the_groups_plan_has_no_argument_and_no_value_of_the_users) {

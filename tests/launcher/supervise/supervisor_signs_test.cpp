@@ -176,6 +176,25 @@ TEST(Signs, ALookThatFindsTheFaultEvictsTheNode) {
   EXPECT_THAT(placement_of(c.last("attempt_planned")), testing::Not(testing::Contains("n0")));
 }
 
+/// Memory that is full may be the program's own doing; and without a spare the node is better than none.
+TEST(Signs, ALookThatFindsFullMemoryOrMeetsNoSpareEvictsNobody) {
+  for (const bool full : {true, false}) {
+    FakeCluster c({.slots = 3, .spares = full ? 3 : 0});
+    ASSERT_TRUE(c.training(1));
+    const std::string check = full ? "memory.shm" : "gpu";
+    c.agents[0].health =
+        control::NodeHealth{control::NodeHealth::Fitness::critical,
+                            check + ": nothing is left",
+                            "",
+                            {{check, control::NodeHealth::Fitness::critical, "nothing is left"}}};
+    fail_by_word(c, 0, lost_gpu);
+    ASSERT_TRUE(c.training(2)) << check;
+    EXPECT_FALSE(
+        c.until([&] { return !c.all("node_evicted").empty() || !c.all("eviction_ordered").empty(); }, 20))
+        << check;
+  }
+}
+
 TEST(Signs, AnOrderSpendsNothing) {
   Shape setup{.slots = 3, .spares = 4};
   setup.limits.max_evictions = 1;
