@@ -227,9 +227,15 @@ TEST(Diagnosis, AClaimIsSoWhereTheNodeShowsItItself) {
   EXPECT_TRUE(shown.ends_node);
   EXPECT_FALSE(shown.unproven);
   EXPECT_FALSE(diagnose({says}, {sign(1, "xid", 10, "Xid", 94)}).ends_node) << "a contained error";
-  EXPECT_EQ(diagnose({says}, {sign(2, "gpu_recovery", 10.5, "GPU 2", 2)}).blame, Blame::claim)
-      << "another node";
-  EXPECT_EQ(diagnose({says}, {sign(1, "machine_check", 10.5)}).blame, Blame::claim) << "another fault";
+  // What a node shows explains more than what a rank says of another node, or of another fault.
+  const Diagnosis other = diagnose({says}, {sign(2, "gpu_recovery", 10.5, "GPU 2", 2)});
+  EXPECT_EQ(other.blame, Blame::node);
+  EXPECT_EQ(other.node, 2);
+  const Diagnosis check = diagnose({says}, {sign(1, "machine_check", 10.5)});
+  EXPECT_EQ(check.blame, Blame::node);
+  EXPECT_EQ(check.kind, "machine_check");
+  EXPECT_EQ(diagnose({says}, {sign(2, "link_slow", 10.5)}).blame, Blame::claim)
+      << "no fault that ends a node";
 }
 
 TEST(Diagnosis, UnknownKindsOfANewerAgentArePassedOver) {
