@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "src/base/strict_json.hpp"
 #include "src/tools/corpus/card.hpp"
 #include "tests/tools/corpus/corpus_fixture.hpp"
 
@@ -404,6 +405,21 @@ TEST_F(CorpusTest, numbers_of_a_conversation_that_nobody_reads) {
   const auto card = run();
   EXPECT_EQ(documents(), std::vector<std::string>(4, "[user]NaN 1e400;[assistant]b;"));
   EXPECT_EQ(card["broken_lines"][0]["why"], "a number in its messages does not fit into 64 bits");
+}
+
+/// What goes with the messages to the encoder is one level deeper than the line that was read.
+TEST_F(CorpusTest, a_conversation_whose_tools_nest_too_deeply_is_a_broken_line) {
+  put("../model/chat_template.jinja", "{% for m in messages %}{{ m.content }};{% endfor %}");
+  const auto line = [](int deep) {
+    return R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "tools": )" +
+           std::string(deep, '[') + std::string(deep, ']') + "}\n";
+  };
+  put("a.jsonl", line(3) + line(deepest_json) + line(deepest_json + 1));
+  settings_.format = Format::chat;
+  settings_.chat = folder_ / "model";
+  const auto card = run();
+  EXPECT_EQ(documents().size(), 1u);
+  EXPECT_EQ(card["broken_lines"][0]["why"], "its JSON is nested too deeply");
 }
 
 TEST_F(CorpusTest, near_duplicates_go) {
