@@ -161,7 +161,7 @@ case_files() {
   ends_undisturbed
   check "$run: what is left is listed" at_least "$(mini exec holdfast ckpt ls --json "/shared/home/$run" | jq '[.checkpoints[] | select(.kind == "files" and .file_count == 4)] | length')" 3
   newest=$(newest_durable)
-  check "$run: prune" mini exec holdfast ckpt prune "/shared/home/$run" --keep 1
+  check "$run: prune" mini exec holdfast ckpt prune "/shared/home/$run" --keep 1 --files-in /shared/home
   check "$run: the newest and the pinned one stay" equal "$(mini exec holdfast ckpt ls --json "/shared/home/$run" | jq -c '[.checkpoints[].step]')" "[$newest,50]"
   check "$run: their files, too" equal "$(cd "$state" && echo step-*)" "step-00000050 step-$(printf %08d "$newest")"
   nothing_stays
