@@ -84,6 +84,7 @@ case_replaced() {
 }
 # names_are_taken NAMES: the other user has seen what a run calls its folders in the memory of its nodes, and makes them on two
 # nodes, open to everybody, before the run goes on.
+# shellcheck disable=SC2046,SC2086 # each name is a word
 names_are_taken() {
   local node name trap step
   node=$(nth 1) trap=$(nth 2)
@@ -147,6 +148,7 @@ has_comment() { [[ $(mini exec squeue -h -t all -j "$job" -o %k) == *'"holdfast"
 case_silent() {
   # Another user connects to every port of a node's own address that is opened there, as that of libpmix, and says nothing.
   local node seconds
+  # shellcheck disable=SC2016 # for the shell of the node
   intruder dgx001 timeout 300 bash -c 'declare -A held; touch /tmp/waits
     while sleep 0.02; do
       while read -r _ at _ state _; do

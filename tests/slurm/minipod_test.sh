@@ -67,6 +67,7 @@ refused() { # FOLDER WORDS
   local verb said
   for verb in "up --nodes 1" status "exec true" "kill-node dgx001" faults "down --purge"; do
     # shellcheck disable=SC2086 # a verb and its arguments
+    # shellcheck disable=SC2015 # both must hold
     ! said=$(mini --dir "$1" $verb 2>&1) && [[ $said == *"$2"* ]] || { echo "$verb: $said"; return 1; }
   done
 }
