@@ -53,7 +53,7 @@ bool is_usable(int fd, int flags) {
   return false;
 }
 
-/// What is neither a file nor a folder could keep us waiting.
+/// To open a FIFO or a device may take as long as somebody else likes.
 int open_unless_it_waits(const fs::path& path, int flags, unsigned mode) {
   const int fd = open_at_once(path, flags | O_NONBLOCK, mode);
   if (fd >= 0 || errno != EWOULDBLOCK) return fd;

@@ -46,8 +46,8 @@ class Looker {
     look(folder, S_IFDIR);
     for (const auto& name : files::list_or_fail(folder)) look(folder / name, S_IFREG);
   }
-  /// Of what is written to by name. There may be thousands of files in it: none is looked at by itself, where
-  /// the folder says which are links.
+  /// For a folder with files that are written to by name. There may be thousands: none is looked at by
+  /// itself, where the folder says which are links.
   void look_for_links_in(const fs::path& folder) const {
     look(folder, S_IFDIR);
     std::error_code error, gone;

@@ -16,8 +16,7 @@ bool others_can_write(const struct stat& facts);
 
 /// Throws Error (usage), with what to do, unless the run directory and what run and agents read of it belong
 /// to this user (or root), nobody else can write there, and none of it, nor what lies in logs/, is a symbolic
-/// link. `checkpoints` and
-/// the directory itself may be links. What is not there is not looked at.
+/// link. `checkpoints` and the directory itself may be links. Files that do not exist are no fault.
 void require_own_run(const RunDir& run);
 
 /// A sentence: in which folder above the run directory another user could put something else in its place;

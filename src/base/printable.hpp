@@ -31,8 +31,8 @@ class PrintableStreams {
   std::unique_ptr<Filter> out_, err_, log_;
 };
 
-/// What is written to std::cout from now on is data, not words: the text of a program or a model. A pipe or a
-/// file gets the bytes as they are, a terminal gets them printable() all the same.
+/// From now on std::cout carries data, not words: the text of a program or a model. A pipe or a file gets the
+/// bytes as they are, a terminal gets them printable() all the same.
 void write_data_from_now_on();
 
 }  // namespace holdfast

@@ -13,7 +13,8 @@ namespace holdfast {
 /// Thread-safe.
 class Seldom {
  public:
-  /// Counts one more. At most once a minute: how many there were since the last time.
+  /// Counts one more. At most once a minute: how many there were since the last time. Those after it are told
+  /// with the next one that comes, if any does.
   std::optional<std::uint64_t> count(Clock::time_point now = Clock::now()) {
     const std::scoped_lock lock(mutex_);
     ++untold_;

@@ -23,7 +23,7 @@ class Scratch {
   Scratch& operator=(const Scratch&) = delete;
 
   std::filesystem::path path() const { return folder_; }
-  /// Of the name in it. Missing folders are made.
+  /// The path of a name in it. Missing folders are made.
   std::filesystem::path write(const std::string& name, std::string_view bytes) const {
     const std::filesystem::path file = path() / name;
     std::filesystem::create_directories(file.parent_path());

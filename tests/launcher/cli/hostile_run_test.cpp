@@ -95,7 +95,7 @@ TEST_F(HostileRun, NoVerbPassesAControlCharacter) {
   EXPECT_THAT(holdfast({"status", dir}).out, HasSubstr("gpj.exe"));
 }
 
-/// Of records that are no records: deep in each other, of other types, cut.
+/// With lines that are no records: deep in each other, of other types, cut.
 TEST_F(HostileRun, NoRecordEndsAVerbWithoutWords) {
   const std::string dir = run.string(), deep = std::string(300000, '[') + std::string(300000, ']');
   std::string deep_object;
