@@ -181,7 +181,8 @@ void Fold::operator()(const events::LeaderElected& e) const {
   }
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.evictions.clear(), s.failures.clear(),
       s.health.clear(), s.slow.clear();
-  s.shared_findings.clear(), s.claims.clear();
+  s.shared_findings.clear();
+  s.claims.clear();
   s.setback_s = 0;  // the time is each job's; its waits go on growing
   s.false_starts = 0;
   s.pace.clear();  // other nodes, and perhaps other settings

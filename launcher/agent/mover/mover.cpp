@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr Millis rest_after_failure{30000};  // a partner that does not answer must not hold up every step
-constexpr Millis off_at_least{60000};        // as others are told: no news at every change
+constexpr Millis off_at_least{60000};        // for so long a failure is told at least
 constexpr Millis crowded_limit{2000}, between_dials{50};
 
 /// The rank waits at its seal until this is written: then its state is at the partner, or it is not to be had

@@ -72,8 +72,8 @@ class Mover {
   /// Of the file system that the buffers lie in, used or not; 0: it does not say.
   std::int64_t memory_bytes() const;
   std::vector<control::SealedState> sealed() const;
-  /// Why there are no copies at present, and for a minute after that, which news of it must not outrun; "":
-  /// nothing has failed.
+  /// Why there are no copies at present; "": nothing has failed. A failure is told for at least a minute, so
+  /// that the event log has no line for each of many short ones.
   std::string copies_off() const;
 
   /// What the attempt cannot come back from is removed, to make room; copies of the one before and fetches
