@@ -39,6 +39,10 @@ struct Documents {
   const std::int32_t* start = nullptr;  ///< [T]
 };
 
+/// Floats between inverse scales that products read: cuBLASLt 13's kernels for Hopper refuse a scale
+/// (CUBLAS_STATUS_NOT_SUPPORTED) that does not lie on a boundary of 16 bytes.
+constexpr int inverse_stride = 4;
+
 /// An 8-bit copy of a matrix: every element times `scale`, rounded to the nearest (ties to even) and
 /// saturated at the largest finite value of the type; a NaN stays one.
 struct Quantize {
@@ -195,7 +199,8 @@ class Kernels {
   virtual void scales(Stream&, float* scale, float* inverse, const std::uint32_t* amax, DType type,
                       int count) = 0;
   /// y (m x n) = inverse_a * inverse_b * a (m x k) * b (n x k)^T (+ bias): both operands lie along k. a and b
-  /// are e4m3 or e5m2, not both e5m2; y and bias as in matmul().
+  /// are e4m3 or e5m2, not both e5m2; y and bias as in matmul(). Inverses lie on boundaries of 16 bytes, see
+  /// inverse_stride.
   virtual void matmul_fp8(Stream&, Mat y, ConstMat a, ConstMat b, const float* inverse_a,
                           const float* inverse_b, Write, ConstMat bias = {}) = 0;
 

@@ -88,7 +88,7 @@ void Activations::plan_fp8(const config::ModelShape& shape, const Options& optio
   fp8.turned = plan("8-bit transposed left operand", DType::e4m3, 1, tokens * widest);
   fp8.right = plan("8-bit right operand", DType::e4m3, 1, std::max(tokens * std::max(d, f), widest * d));
   fp8.scale = plan("8-bit scales", DType::fp32, 1, roles);
-  fp8.inverse = plan("8-bit inverse scales", DType::fp32, 1, roles);
+  fp8.inverse = plan("8-bit inverse scales", DType::fp32, roles, kernels::inverse_stride);
   if (options.scaling == config::Scaling::delayed)
     fp8.amax = plan("8-bit largest values of a step", DType::fp32, 1, roles);
   fp8.measured = plan("8-bit largest values of a micro-batch", DType::fp32, 1, roles);

@@ -44,12 +44,13 @@ struct BlockBuffers {
 /// Products in 8 bits: room for the operands of one product, which all blocks share, and what every operand
 /// of every block is scaled by; see fp8_layers.hpp.
 struct Fp8Buffers {
-  Buffer left;            ///< tokens x the widest input or output of a linear layer
-  Buffer turned;          ///< as `left`: its operand transposed
-  Buffer right;           ///< the largest of all weights and inputs
-  Buffer scale, inverse;  ///< 1 x roles, fp32
-  Buffer amax;            ///< 1 x roles, bits of fp32: over the micro-batches of a step, with delayed scaling
-  Buffer measured;        ///< 1 x roles, bits of fp32: of tensors that were read for their scale
+  Buffer left;      ///< tokens x the widest input or output of a linear layer
+  Buffer turned;    ///< as `left`: its operand transposed
+  Buffer right;     ///< the largest of all weights and inputs
+  Buffer scale;     ///< 1 x roles, fp32
+  Buffer inverse;   ///< roles x inverse_stride, fp32: of each row the first
+  Buffer amax;      ///< 1 x roles, bits of fp32: over the micro-batches of a step, with delayed scaling
+  Buffer measured;  ///< 1 x roles, bits of fp32: of tensors that were read for their scale
 };
 
 /// Room for one linear layer's adapters, which all layers share; see adapter_layers.hpp.

@@ -30,7 +30,7 @@ Fp8Layers::Fp8Layers(kernels::Kernels& kernels, tensor::Stream& stream, Activati
       a_(activations),
       delayed_(options.scaling == config::Scaling::delayed),
       known_(as_size(layers) * fp8_roles, 0),
-      inverses_(known_.size()) {
+      inverses_(known_.size() * kernels::inverse_stride) {
   expects(options.activations == DType::bf16, "8-bit products have bf16 activations");
 }
 
@@ -38,11 +38,12 @@ void Fp8Layers::set_scales(std::span<const float> scales) {
   expects(scales.size() == known_.size() && delayed_, "delayed scaling has one scale per role");
   for (std::size_t i = 0; i < scales.size(); ++i) {
     known_[i] = scales[i] != 0;
-    inverses_[i] = scales[i] != 0 ? fp8_inverse(scales[i]) : 0;
+    inverses_[i * kernels::inverse_stride] = scales[i] != 0 ? fp8_inverse(scales[i]) : 0;
   }
-  const auto bytes = static_cast<std::int64_t>(scales.size_bytes());
-  stream_.upload(a_.floats(a_.fp8.scale), scales.data(), bytes);
-  stream_.upload(a_.floats(a_.fp8.inverse), inverses_.data(), bytes);
+  const auto upload = [this](const Buffer& to, std::span<const float> from) {
+    stream_.upload(a_.floats(to), from.data(), static_cast<std::int64_t>(from.size_bytes()));
+  };
+  upload(a_.fp8.scale, scales), upload(a_.fp8.inverse, inverses_);
 }
 
 void Fp8Layers::take_amaxes(std::span<std::uint32_t> amaxes) {
@@ -69,8 +70,8 @@ Quantize Fp8Layers::quantize(int role, Mat out, Mat transposed, bool record) con
 }
 
 void Fp8Layers::find_scale(int role) const {
-  kernels_.scales(stream_, a_.floats(a_.fp8.scale) + role, a_.floats(a_.fp8.inverse) + role,
-                  words(a_.fp8.measured) + role, type_of_role(role), 1);
+  kernels_.scales(stream_, a_.floats(a_.fp8.scale) + role, inverse(role), words(a_.fp8.measured) + role,
+                  type_of_role(role), 1);
 }
 
 void Fp8Layers::copy(ConstMat x, int role, Mat out, Mat transposed, bool measure) const {

@@ -52,7 +52,7 @@ class Fp8Layers {
   /// scale[role] from what was measured.
   void find_scale(int role) const;
   kernels::Quantize quantize(int role, Mat out, Mat transposed, bool record) const;
-  const float* inverse(int role) const { return a_.floats(a_.fp8.inverse) + role; }
+  float* inverse(int role) const { return a_.mat(a_.fp8.inverse).row<float>(role); }
   std::uint32_t* words(const Buffer& buffer) const {
     return reinterpret_cast<std::uint32_t*>(a_.floats(buffer));
   }

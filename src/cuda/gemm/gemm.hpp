@@ -21,7 +21,7 @@ struct Product {
   bool transpose_a = false, transpose_b = false;
   bool add = false;  ///< to y, fp32: in the product's own epilogue
   ConstMat bias;
-  const float *inverse_a = nullptr, *inverse_b = nullptr;  ///< of 8-bit operands
+  const float *inverse_a = nullptr, *inverse_b = nullptr;  ///< of 8-bit operands, aligned to 16 bytes
 };
 
 class Gemm {

@@ -34,7 +34,9 @@ void check(const Product& p) {
     expects(is_fp8(p.a.type) && is_fp8(p.b.type), "product: both operands have 8 bits, or none");
     expects(!(p.a.type == DType::e5m2 && p.b.type == DType::e5m2), "product: not both operands are e5m2");
     expects(!p.transpose_a && p.transpose_b, "product: 8-bit operands lie along k");
-    expects(p.inverse_a != nullptr && p.inverse_b != nullptr, "product: 8-bit operands have scales");
+    for (const float* inverse : {p.inverse_a, p.inverse_b})
+      expects(inverse != nullptr && alignment_of(inverse) == max_alignment,
+              "product: 8-bit operands have scales, on boundaries of 16 bytes");
     expects(!is_fp8(p.y.type), "product: a result has 16 or 32 bits");
     // The library's table of types: bf16 also where the result is fp32.
     expects(!p.bias || p.bias.type == DType::bf16, "product: the bias of an 8-bit product is bf16");

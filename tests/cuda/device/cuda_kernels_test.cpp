@@ -235,17 +235,18 @@ std::vector<std::pair<std::string, Floats>> every_operator(Backend& on) {
   k.column_sums(s, totals.row<float>(0), y), keep("column_sums", totals);
 
   auto* const amax = on.put(std::vector<std::uint32_t>(2));
-  auto *const scale = on.room<float>(2), *const inverse = on.room<float>(2);
+  constexpr int next = kernels::inverse_stride;
+  auto *const scale = on.room<float>(2), *const inverse = on.room<float>(2 * next);
   k.amax(s, x, amax), words("amax", amax);
   k.amax(s, w, amax + 1);
-  k.scales(s, scale, inverse, amax, DType::e4m3, 2), keep("scales", dense(scale, 1, 2)),
-      keep("", dense(inverse, 1, 2));
+  for (int i = 0; i < 2; ++i) k.scales(s, scale + i, inverse + i * next, amax + i, DType::e4m3, 1);
+  keep("scales", dense(scale, 1, 2)), keep("", dense(inverse, 1, 1)), keep("", dense(inverse + next, 1, 1));
   const Mat x8 = dense(on.room<E4m3>(tokens * f), DType::e4m3, tokens, f),
             x8t = dense(on.room<E4m3>(tokens * f), DType::e4m3, f, tokens),
             w8 = dense(on.room<E4m3>(d * f), DType::e4m3, d, f);
   k.quantize(s, x, {x8, x8t, scale, amax}), keep("quantize", x8), keep("quantize, transposed", x8t);
   k.quantize(s, w, {w8, {}, scale + 1, nullptr});
-  k.matmul_fp8(s, y, x8, w8, inverse, inverse + 1, Write::replace, bias), keep("matmul_fp8", y);
+  k.matmul_fp8(s, y, x8, w8, inverse, inverse + next, Write::replace, bias), keep("matmul_fp8", y);
 
   kernels::Rope rope;
   const Mat qkv = input(tokens, packed);

@@ -12,9 +12,12 @@ namespace holdfast::cuda::test {
 inline std::vector<std::byte> result_of(Gemm& gemm, const GemmProblem& problem) {
   const DeviceArray<std::byte> a(problem.a.bytes), b(problem.b.bytes), y(problem.y.bytes),
       bias(problem.bias.bytes);
-  const DeviceArray<float> scales(std::vector<float>{problem.inverse_a, problem.inverse_b});
+  constexpr int next = kernels::inverse_stride;
+  std::vector<float> inverses(2 * next);
+  inverses[0] = problem.inverse_a, inverses[next] = problem.inverse_b;
+  const DeviceArray<float> scales(inverses);
   gemm.run(stream(),
-           problem.product(a.data(), b.data(), y.data(), bias.data(), scales.data(), scales.data() + 1));
+           problem.product(a.data(), b.data(), y.data(), bias.data(), scales.data(), scales.data() + next));
   finish();
   return y.download();
 }
