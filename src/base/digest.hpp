@@ -24,6 +24,10 @@ constexpr std::uint64_t digest_element(std::uint64_t index, std::uint64_t bits) 
   return mix64((index + 1) * digest_stride ^ mix64(bits + digest_offset));
 }
 
+/// Of an fp32 (4 bytes) or bf16 (2 bytes): an element that has all of them is NaN or infinite.
+template <class Word>
+constexpr Word exponent_bits = sizeof(Word) == 4 ? 0x7f800000u : 0x7f80u;
+
 /// How the sum is computed; the number is the same. Only what the processor has may be asked for.
 enum class DigestBy { plain, avx2, avx512 };
 DigestBy fastest_digest();

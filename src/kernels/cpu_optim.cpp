@@ -1,7 +1,10 @@
 // What happens to gradients on the CPU: ordered sums, rounding for the wire, exact norms, AdamW.
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
+#include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/kernels/cpu.hpp"
 #include "src/kernels/cpu_math.hpp"
@@ -50,6 +53,15 @@ HOLDFAST_VECTOR_WIDTHS void adamw_part(const AdamW& a, const StepScalars& scalar
     new_v[i] = rounded<Moment>(v);
     new_parameter[i] = p;
   }
+}
+
+template <class T>
+HOLDFAST_VECTOR_WIDTHS std::uint64_t count_not_finite(const T* x, std::int64_t n) {
+  using Word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
+  constexpr Word exponent = exponent_bits<Word>;
+  std::uint64_t count = 0;
+  for (std::int64_t i = 0; i < n; ++i) count += (std::bit_cast<Word>(x[i]) & exponent) == exponent ? 1 : 0;
+  return count;
 }
 
 }  // namespace
@@ -106,6 +118,22 @@ void CpuKernels::sum_squares(Stream&, const float* x, std::int64_t count, ExactS
     add_squares(&part, x + low, end - low);
 #pragma omp critical(holdfast_sum_squares)
     sum->add(part);
+  });
+}
+
+void CpuKernels::digest(Stream&, const void* x, DType type, std::int64_t first, std::int64_t count,
+                        DigestSums* sums) {
+  with_type(type, [&]<class T>() {
+    const T* const elements = static_cast<const T*>(x);
+    run_parts(count, 1, [&](std::int64_t low, std::int64_t end) {
+      const std::uint64_t sum =
+          digest_part(static_cast<std::uint64_t>(first + low), elements + low, type, end - low);
+      const std::uint64_t wrong = count_not_finite(elements + low, end - low);
+#pragma omp atomic
+      sums->digest += sum;
+#pragma omp atomic
+      sums->not_finite += wrong;
+    });
   });
 }
 

@@ -43,6 +43,12 @@ struct Documents {
 /// (CUBLAS_STATUS_NOT_SUPPORTED) that does not lie on a boundary of 16 bytes.
 constexpr int inverse_stride = 4;
 
+/// What is known of elements when all have been seen once.
+struct DigestSums {
+  std::uint64_t digest = 0;      ///< as digest_part() sums it
+  std::uint64_t not_finite = 0;  ///< how many are NaN or infinite
+};
+
 /// An 8-bit copy of a matrix: every element times `scale`, rounded to the nearest (ties to even) and
 /// saturated at the largest finite value of the type; a NaN stays one.
 struct Quantize {
@@ -240,6 +246,10 @@ class Kernels {
                       bool first) = 0;
   /// Adds the squares of x to `sum`, exactly (see ExactSum).
   virtual void sum_squares(Stream&, const float* x, std::int64_t count, ExactSum* sum) = 0;
+  /// Adds to `sums` what elements [first, first + count) of a tensor, fp32 or bf16, contribute: x[0] is
+  /// element `first`.
+  virtual void digest(Stream&, const void* x, DType type, std::int64_t first, std::int64_t count,
+                      DigestSums* sums) = 0;
   virtual void adamw(Stream&, const AdamW&, const StepScalars&) = 0;
 };
 

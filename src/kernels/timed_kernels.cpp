@@ -102,6 +102,10 @@ void TimedKernels::reduce(Stream& s, float* sum, std::span<const void* const> te
                           std::int64_t count, bool first) {
   time(s, Work::pointwise, nullptr, [&] { kernels_.reduce(s, sum, terms, type, count, first); });
 }
+void TimedKernels::digest(Stream& s, const void* x, DType type, std::int64_t first, std::int64_t count,
+                          DigestSums* sums) {
+  time(s, Work::optimizer, "digest", [&] { kernels_.digest(s, x, type, first, count, sums); });
+}
 void TimedKernels::sum_squares(Stream& s, const float* x, std::int64_t count, ExactSum* sum) {
   time(s, Work::optimizer, "gradient norm", [&] { kernels_.sum_squares(s, x, count, sum); });
 }

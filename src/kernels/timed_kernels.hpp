@@ -42,6 +42,8 @@ class TimedKernels final : public Kernels {
   void reduce(Stream&, float* sum, std::span<const void* const> terms, DType type, std::int64_t count,
               bool first) override;
   void sum_squares(Stream&, const float* x, std::int64_t count, ExactSum* sum) override;
+  void digest(Stream&, const void* x, DType type, std::int64_t first, std::int64_t count,
+              DigestSums* sums) override;
   void adamw(Stream&, const AdamW&, const StepScalars&) override;
 
  private:

@@ -144,6 +144,7 @@ int bench(const Shape& s) {
   float *p = memory.floats(stream, slice), *g = memory.floats(stream, slice),
         *m = memory.floats(stream, slice), *v = memory.floats(stream, slice);
   auto* sum = reinterpret_cast<tensor::ExactSum*>(memory.floats(stream, 16));
+  auto* digest = reinterpret_cast<kernels::DigestSums*>(memory.floats(stream, 16));
   auto* valid = reinterpret_cast<std::int64_t*>(memory.floats(stream, 2));
   auto* amax = reinterpret_cast<std::uint32_t*>(memory.floats(stream, 1));
   std::vector<std::int32_t> ids(t);
@@ -229,6 +230,8 @@ int bench(const Shape& s) {
          const void* terms[] = {p, g};
          kernels.reduce(stream, m, terms, DType::fp32, slice, true);
        }},
+      {"digest", Ruler::bandwidth, 4.0 * slice,
+       [&] { kernels.digest(stream, g, DType::fp32, 0, slice, digest); }},
       {"sum of squares", Ruler::bandwidth, 4.0 * slice, [&] { kernels.sum_squares(stream, g, slice, sum); }},
       {"adamw", Ruler::bandwidth, 28.0 * slice,
        [&] {

@@ -31,6 +31,11 @@ void check_own_gpus(comm::Communicator& host, const GpuTraits& facts) {
   }
 }
 
+Error no_pinned_memory(std::int64_t bytes, std::string_view what, const Error& why) {
+  return Error(Exit::runtime, fmt::format("no pinned host memory for {} ({} bytes)", what, bytes), why.what(),
+               "Ask SLURM for more memory, or look at the limit of locked memory (ulimit -l)?");
+}
+
 }  // namespace
 
 RuntimeMemory::~RuntimeMemory() {
@@ -61,9 +66,7 @@ std::byte* RuntimeMemory::host(std::int64_t bytes, std::string_view what) {
   try {
     on_host_.push_back(runtime_.host_alloc(std::max<std::int64_t>(bytes, 1)));
   } catch (const Error& error) {
-    throw Error(Exit::runtime, fmt::format("no pinned host memory for {} ({} bytes)", what, bytes),
-                error.what(),
-                "Ask SLURM for more memory, or look at the limit of locked memory (ulimit -l)?");
+    throw no_pinned_memory(bytes, what, error);
   }
   return static_cast<std::byte*>(on_host_.back());
 }
@@ -103,8 +106,12 @@ std::span<std::byte> CudaDevice::allocate_host(std::int64_t bytes, std::string_v
 }
 
 std::byte* CudaDevice::pin(std::span<std::byte> memory) {
-  return static_cast<std::byte*>(
-      parts_.runtime->host_register(memory.data(), static_cast<std::int64_t>(memory.size())));
+  const auto bytes = static_cast<std::int64_t>(memory.size());
+  try {
+    return static_cast<std::byte*>(parts_.runtime->host_register(memory.data(), bytes));
+  } catch (const Error& error) {
+    throw no_pinned_memory(bytes, "snapshots of the state", error);
+  }
 }
 
 void CudaDevice::unpin(std::span<std::byte> memory) noexcept {

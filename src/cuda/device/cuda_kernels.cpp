@@ -9,6 +9,7 @@
 #include "src/cuda/kernels/block_code.hpp"
 #include "src/cuda/kernels/column_sums.hpp"
 #include "src/cuda/kernels/convert.hpp"
+#include "src/cuda/kernels/digest.hpp"
 #include "src/cuda/kernels/dropout.hpp"
 #include "src/cuda/kernels/embedding.hpp"
 #include "src/cuda/kernels/head.hpp"
@@ -197,6 +198,10 @@ void CudaKernels::sum_squares(Stream& stream, const float* x, std::int64_t count
   enqueue(stream, [&](StreamHandle s) {
     cuda::sum_squares(runtime_, s, x, count, sum, scratch(sum_squares_scratch(), "a sum of squares"));
   });
+}
+void CudaKernels::digest(Stream& stream, const void* x, DType type, std::int64_t first, std::int64_t count,
+                         kernels::DigestSums* sums) {
+  enqueue(stream, [&](StreamHandle s) { cuda::digest(runtime_, s, x, type, first, count, sums); });
 }
 void CudaKernels::adamw(Stream& stream, const kernels::AdamW& call, const kernels::StepScalars& scalars) {
   enqueue(stream, [&](StreamHandle s) { cuda::adamw(runtime_, s, call, scalars); });

@@ -57,6 +57,8 @@ class CudaKernels final : public kernels::Kernels {
   void reduce(Stream&, float* sum, std::span<const void* const> terms, DType type, std::int64_t count,
               bool first) override;
   void sum_squares(Stream&, const float* x, std::int64_t count, tensor::ExactSum* sum) override;
+  void digest(Stream&, const void* x, DType type, std::int64_t first, std::int64_t count,
+              kernels::DigestSums* sums) override;
   void adamw(Stream&, const kernels::AdamW&, const kernels::StepScalars&) override;
 
  private:

@@ -141,8 +141,10 @@ void Engine::open_snapshots() {
       log::info("each rank has {} snapshot buffers of {} in {} (local level)", parts.file->buffers(),
                 size_text(buffer_shape_.bytes), folder->string());
   } else {
-    for (int i = 0; i < config::snapshot_buffers({.gpu = !device_.is_host()}); ++i)
-      parts.memory.push_back(device_.allocate_host(buffer_shape_.bytes, "snapshots of the state"));
+    const bool host = device_.is_host();  // its optimizer works in them
+    for (int i = 0; i < config::snapshot_buffers({.gpu = !host}); ++i)
+      parts.memory.push_back(host ? device_.allocate_host(buffer_shape_.bytes, "the state and its snapshots")
+                                  : snapshot_memory_.emplace_back(buffer_shape_.bytes).span());
   }
   if (device_.is_host()) {
     parts.live = [this](std::span<std::byte> buffer) { live_in(buffer); };
@@ -246,7 +248,7 @@ void Engine::forward_backward(const model::Batch& batch, int micro_step) {
   if (watched || broken_) {
     gradient_watch_.begin(true, watched && fault_ ? fault_ : broken_);
     transformer_.forward_backward(gradient_watch_, batch);
-    if (watched) watched_hash_ = gradient_watch_.hash();
+    if (watched) watched_hash_ = gradient_watch_.seen().hash;
   } else {
     transformer_.forward_backward(model_weights_, batch);
   }

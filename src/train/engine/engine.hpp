@@ -24,6 +24,7 @@
 #include "src/train/engine/frozen_base.hpp"
 #include "src/train/engine/gradient_watch.hpp"
 #include "src/train/engine/micro_batch.hpp"
+#include "src/train/local/lazy_memory.hpp"
 #include "src/train/local/snapshots.hpp"
 #include "src/train/state/state_views.hpp"
 #include "src/train/state/state_window.hpp"
@@ -209,6 +210,7 @@ class Engine {
   StateViews views_;
   LocalRun local_run_;
   BufferShape buffer_shape_;
+  std::vector<LazyMemory> snapshot_memory_;  ///< of a device, without a local level
   std::unique_ptr<Snapshots> snapshots_;
   bool restoring_ = false;  // the views show a snapshot buffer, though the state lies on a device
   MicroBatch micro_batch_;

@@ -51,7 +51,8 @@ Engine::Recomputed Engine::recompute_micro_batch(std::int64_t first_sample, std:
   }
   progress(control::Phase::collective);
   progress_ = nullptr;
-  return {gradient_watch_.hash(), gradient_watch_.finite() && std::isfinite(loss.sum.value())};
+  const GradientsSeen seen = gradient_watch_.seen();
+  return {seen.hash, seen.finite && std::isfinite(loss.sum.value())};
 }
 
 void Engine::flip_parameter(std::uint64_t seed) {

@@ -17,18 +17,22 @@ struct GradientFault {
   std::uint64_t seed = 0;
 };
 
+/// All gradients of one micro-batch.
+struct GradientsSeen {
+  std::uint64_t hash = 0;  ///< equal gradients, equal hash
+  bool finite = true;      ///< none of them is NaN or infinite
+};
+
 class GradientWatch final : public model::Weights {
  public:
   /// `weights`: where the micro-batch's weights are and its gradients go, as `layout` says. All outlive it.
-  GradientWatch(model::Weights& weights, const shard::Layout& layout, const device::Device& device,
+  GradientWatch(model::Weights& weights, const shard::Layout& layout, device::Device& device,
                 tensor::Stream& stream);
 
   /// The next micro-batch. Not `reduced`: its gradients are hashed and then of no use to anybody.
   void begin(bool reduced, const std::optional<GradientFault>& fault = {});
-  /// Of all gradients of the micro-batch, fp32: equal gradients, equal hash.
-  std::uint64_t hash() const { return hash_; }
-  /// None of them is NaN or infinite.
-  bool finite() const { return finite_; }
+  /// Of the micro-batch since begin(); waits for it.
+  GradientsSeen seen();
 
   void acquire(int unit) override { weights_.acquire(unit); }
   const void* weight(int stored) override { return weights_.weight(stored); }
@@ -38,18 +42,16 @@ class GradientWatch final : public model::Weights {
 
  private:
   void spoil(int unit);
-  /// Also looks for what is not finite.
-  std::uint64_t digest(const float* gradient, std::int64_t count);
+  std::int64_t bytes() const { return static_cast<std::int64_t>(sums_.size() * sizeof sums_[0]); }
 
   model::Weights& weights_;
   const shard::Layout& layout_;
-  const bool is_host_;
+  kernels::Kernels& kernels_;
   tensor::Stream& stream_;
   bool reduced_ = true;
   std::optional<GradientFault> fault_;
-  std::uint64_t hash_ = 0;
-  bool finite_ = true;
-  std::vector<float> room_;  ///< a gradient's way to the host, a part at a time
+  std::vector<kernels::DigestSums> sums_;  ///< by stored tensor
+  kernels::DigestSums* there_ = nullptr;   ///< the same on the device
 };
 
 }  // namespace holdfast::train

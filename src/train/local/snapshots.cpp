@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/train/local/offers.hpp"
 
@@ -67,10 +68,12 @@ class DeviceSnapshots final : public Snapshots {
       : DeviceSnapshots(parts.file ? newest_buffer(*parts.file) : 0, parts, device, arenas) {}
   ~DeviceSnapshots() override {
     try {
-      Snapshots::join();  // nothing is copied to a buffer any more
+      Snapshots::join();
+      copied_.wait();  // nothing is copied to a buffer any more
     } catch (...) {
     }
-    for (int i = 0; local() && i < buffers(); ++i) device_.unpin(buffer(i));
+    for (int i = 0; i < buffers(); ++i)
+      if (pinned_[i] != nullptr) device_.unpin(buffer(i));
   }
 
   double join() override {
@@ -88,15 +91,22 @@ class DeviceSnapshots final : public Snapshots {
       : Snapshots(std::move(parts), live),
         device_(device),
         arenas_(arenas),
-        shape_(buffer_shape_of(parts_.run, parts_.rank)) {
-    for (int i = 0; i < buffers(); ++i) pinned_.push_back(local() ? device.pin(buffer(i)) : buffer(i).data());
+        shape_(buffer_shape_of(parts_.run, parts_.rank)),
+        pinned_(as_size(buffers())) {}
+
+  /// A buffer as streams know it. It is pinned when a save or a restore needs it first: that takes seconds
+  /// for each 10 GiB, for which no run waits that saves nothing.
+  std::byte* pinned(int buffer) {
+    std::byte*& there = pinned_[buffer];
+    if (there == nullptr) there = device_.pin(this->buffer(buffer));
+    return there;
   }
 
   tensor::Event copy_state() override {
     const int buffer = next_buffer();
     open(buffer);
     move_to(buffer);
-    std::byte* const to = pinned_[buffer];
+    std::byte* const to = pinned(buffer);
     tensor::Stream& side = device_.side();
     side.wait(device_.compute().record());
     side.copy(to, arenas_.parameters, shape_.parameter_bytes);
@@ -105,7 +115,7 @@ class DeviceSnapshots final : public Snapshots {
     return copied_ = side.record();
   }
   void take(int buffer) override {
-    const std::byte* const from = pinned_[buffer];
+    const std::byte* const from = pinned(buffer);
     tensor::Stream& compute = device_.compute();
     compute.copy(arenas_.parameters, from, shape_.parameter_bytes);
     compute.copy(arenas_.exp_avg, from + shape_.exp_avg, shape_.moment_bytes);
@@ -116,7 +126,7 @@ class DeviceSnapshots final : public Snapshots {
   device::Device& device_;
   StateArenas arenas_;
   BufferShape shape_;
-  std::vector<std::byte*> pinned_;  ///< the buffers, as streams know them
+  std::vector<std::byte*> pinned_;  ///< by buffer; null: not pinned yet
   tensor::Event copied_;            ///< the newest snapshot has left the device
 };
 

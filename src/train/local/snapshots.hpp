@@ -1,7 +1,7 @@
 #pragma once
 // The host's copies of a rank's state, all in one place: snapshot buffers, of which each has room for the
 // whole state and the layout of a local file (BufferShape). With a local level they lie in its file, else in
-// memory that the device gives. Saves are written from them, partner copies sent from them, and a restore
+// memory. Saves are written from them, partner copies sent from them, and a restore
 // fills them.
 //
 // On the host the optimizer's arenas lie in them: it reads one buffer and writes the next, so that a snapshot
@@ -34,7 +34,7 @@ struct SnapshotParts {
   LocalRun run;
   int rank = 0;
   std::optional<checkpoint::LocalFile> file;  ///< of the local level, where there is one
-  std::vector<std::span<std::byte>> memory;   ///< else the buffers; of a GPU, memory that it gave
+  std::vector<std::span<std::byte>> memory;   ///< else the buffers
   int every = 1;                              ///< steps between snapshots of the local level
   /// Host: the state that training goes on with lies in this buffer, and will be changed there.
   std::function<void(std::span<std::byte> buffer)> live;

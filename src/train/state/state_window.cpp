@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "src/base/as_size.hpp"
-#include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::train {
@@ -16,29 +15,14 @@ DType type_of(const PieceView& piece, const State& state) { return state.tensors
 
 }  // namespace
 
-StateWindow::StateWindow(device::Device& device, std::int64_t bytes) : device_(device) {
+StateWindow::StateWindow(device::Device& device, std::int64_t bytes)
+    : device_(device),
+      sums_(reinterpret_cast<kernels::DigestSums*>(
+          device.allocate(digests_at_once * sizeof(kernels::DigestSums), "digests of the state").data())) {
   expects(bytes > 0 && bytes % 128 == 0, "a window of two aligned halves");
   if (device.is_host()) return;
   window_ = device.allocate_host(bytes, "the window through which the host sees the state");
   half_bytes_ = as_size(bytes / 2);
-}
-
-void StateWindow::read(const std::byte* from, std::int64_t bytes, const Visit& visit) {
-  const auto size = as_size(bytes);
-  if (device_.is_host()) return visit({from, size}, 0);
-  tensor::Stream& side = device_.side();
-  side.wait(device_.compute().record());
-  const auto part = [&](std::size_t at) { return std::min(half_bytes_, size - at); };
-  const auto fetch = [&](std::size_t at, std::size_t i) {
-    side.copy(half(i).data(), from + at, static_cast<std::int64_t>(part(at)));
-    busy_[i] = side.record();
-  };
-  if (size > 0) fetch(0, 0);
-  for (std::size_t at = 0, i = 0; at < size; at += half_bytes_, i ^= 1) {
-    if (at + half_bytes_ < size) fetch(at + half_bytes_, i ^ 1);
-    busy_[i].wait();
-    visit(half(i).first(part(at)), static_cast<std::int64_t>(at));
-  }
 }
 
 void StateWindow::write(std::byte* to, std::int64_t bytes, const Fill& fill) {
@@ -56,16 +40,19 @@ void StateWindow::write(std::byte* to, std::int64_t bytes, const Fill& fill) {
 
 void StateWindow::digests(const State& state, std::span<std::uint64_t> of_piece) {
   expects(of_piece.size() == state.pieces.size(), "one digest for each piece");
-  for (std::size_t i = 0; i < of_piece.size(); ++i) {
-    const PieceView& piece = state.pieces[i];
-    const DType type = type_of(piece, state);
-    std::uint64_t& sum = of_piece[i] = 0;
-    const auto add = [&](std::span<const std::byte> part, std::int64_t at) {
-      sum += digest_part(static_cast<std::uint64_t>(piece.first + at / bytes_of(type)), part.data(), type,
-                         std::ssize(part) / bytes_of(type));
-    };
-    // By reference: a check of a step allocates nothing.
-    read(static_cast<const std::byte*>(piece.data), piece.count * bytes_of(type), std::ref(add));
+  tensor::Stream& compute = device_.compute();
+  std::array<kernels::DigestSums, digests_at_once> sums;
+  for (std::size_t begin = 0; begin < of_piece.size(); begin += sums.size()) {
+    const std::size_t count = std::min(sums.size(), of_piece.size() - begin);
+    const auto bytes = static_cast<std::int64_t>(count * sizeof sums[0]);
+    compute.zero(sums_, bytes);
+    for (std::size_t i = 0; i < count; ++i) {
+      const PieceView& piece = state.pieces[begin + i];
+      device_.kernels().digest(compute, piece.data, type_of(piece, state), piece.first, piece.count,
+                               sums_ + i);
+    }
+    compute.download(sums.data(), sums_, bytes);
+    for (std::size_t i = 0; i < count; ++i) of_piece[begin + i] = sums[i].digest;
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// How the host reads and writes state that lies on a GPU: through a window, a small buffer of pinned memory.
-// The host works on one half of it while the other is copied, and needs no memory for the whole state. On the
-// host, whose memory the state lies in, there is no window.
+// How the host writes state that lies on a GPU: through a window, a small buffer of pinned memory. The host
+// works on one half of it while the other is copied, and needs no memory for the whole state. On the host,
+// whose memory the state lies in, there is no window. Digests are taken where the state lies.
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -20,10 +20,6 @@ class StateWindow {
   /// `bytes`: of the window, a multiple of 128. The device outlives it.
   explicit StateWindow(device::Device& device, std::int64_t bytes = usual_bytes);
 
-  /// Calls `visit` with one part of [from, from + bytes) after the other, `at` bytes from its beginning, as
-  /// they are behind everything that compute was given so far. The copies run beside compute.
-  using Visit = std::function<void(std::span<const std::byte> part, std::int64_t at)>;
-  void read(const std::byte* from, std::int64_t bytes, const Visit& visit);
   /// Calls `fill` for one part of [to, to + bytes) after the other; compute enqueued later sees what it
   /// wrote.
   using Fill = std::function<void(std::span<std::byte> part, std::int64_t at)>;
@@ -39,12 +35,15 @@ class StateWindow {
   void fill(const checkpoint::State& state, const std::function<void(const checkpoint::State& part)>& fill);
 
  private:
+  static constexpr std::size_t digests_at_once = 512;
+
   std::span<std::byte> half(std::size_t i) const { return window_.subspan(i * half_bytes_, half_bytes_); }
 
   device::Device& device_;
+  kernels::DigestSums* sums_;  ///< on the device, of digests_at_once pieces
   std::span<std::byte> window_;
   std::size_t half_bytes_ = 0;
-  std::array<tensor::Event, 2> busy_;  ///< the newest copy from or to a half
+  std::array<tensor::Event, 2> busy_;  ///< the newest copy from a half
 };
 
 }  // namespace holdfast::train
