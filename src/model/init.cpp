@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numbers>
 
 #include "src/base/digest.hpp"
+#include "src/model/normals.hpp"
 #include "src/tensor/philox.hpp"
 
 namespace holdfast::model {
@@ -19,19 +19,23 @@ double deviation_of(const config::ModelShape& shape, const std::string& name) {
   return output ? deviation / std::sqrt(2.0 * shape.layers) : deviation;
 }
 
-/// Elements 4 * block .. 4 * block + 3: two Box-Muller pairs from one Philox block.
-std::array<double, 4> normals(std::uint64_t block, std::uint64_t name, std::uint64_t seed) {
-  auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
-  auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };
-  const auto bits = tensor::philox({low(block), high(block), low(name), high(name)}, {low(seed), high(seed)});
-  std::array<double, 4> out;
-  for (std::size_t pair = 0; pair < 4; pair += 2) {
-    const double uniform = (bits[pair] + 1.0) * 0x1p-32;  // (0, 1]
-    const double radius = std::sqrt(-2.0 * std::log(uniform)),
-                 angle = 2.0 * std::numbers::pi * 0x1p-32 * bits[pair + 1];
-    out[pair] = radius * std::cos(angle), out[pair + 1] = radius * std::sin(angle);
+/// Elements first, first + 1, ...; a block of normals() has four.
+void fill_normals(std::uint64_t first, std::uint64_t name, std::uint64_t seed, double scale,
+                  std::span<float> out) {
+  while (!out.empty()) {
+    const std::size_t inside = first % 4;
+    std::size_t count = out.size() / 4 * 4;
+    if (inside == 0 && count > 0) {
+      normals(first / 4, name, seed, scale, out.first(count));
+    } else {
+      std::array<float, 4> block;
+      normals(first / 4, name, seed, scale, block);
+      count = std::min(block.size() - inside, out.size());
+      std::copy_n(block.data() + inside, count, out.data());
+    }
+    out = out.subspan(count);
+    first += count;
   }
-  return out;
 }
 
 /// Uniform in +-1 / sqrt(in), as a linear layer's weight is elsewhere (He et al., "Delving deep into
@@ -68,12 +72,9 @@ void initial_weights(const config::ModelShape& shape, const config::TensorSpec& 
 #pragma omp parallel for schedule(static)
 #endif
   for (std::size_t p = 0; p < parts; ++p) {
-    std::array<double, 4> values{};
-    for (std::size_t k = p * part; k < std::min(out.size(), (p + 1) * part); ++k) {
-      const std::uint64_t element = static_cast<std::uint64_t>(first) + k;
-      if (k % part == 0 || element % 4 == 0) values = normals(element / 4, name, seed);
-      out[k] = static_cast<float>(scale * values[element % 4]);
-    }
+    const std::size_t at = p * part;
+    fill_normals(static_cast<std::uint64_t>(first) + at, name, seed, scale,
+                 out.subspan(at, std::min(part, out.size() - at)));
   }
 }
 

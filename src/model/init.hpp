@@ -10,7 +10,6 @@ namespace holdfast::model {
 /// Elements [first, first + out.size()) of a logical tensor, a pure function of (seed, tensor name, element
 /// index): normal(0, 0.02), output projections (o_proj, down_proj) normal(0, 0.02 / sqrt(2 L)), norm gains 1,
 /// biases 0.
-/// The last bit may depend on the C library's log, sin and cos (numerics identity).
 void initial_weights(const config::ModelShape& shape, const config::TensorSpec& tensor, std::uint64_t seed,
                      std::int64_t first, std::span<float> out);
 

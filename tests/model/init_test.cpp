@@ -19,7 +19,7 @@ TEST(InitialWeights, AnySliceHasTheBitsOfTheWhole) {
   for (const auto& t : config::tensors_of(shape)) {
     const auto all = whole(shape, t, 7);
     for (const std::size_t first : {0u, 1u, 3u, 31u}) {
-      std::vector<float> part(std::min<std::size_t>(29, all.size() - first));
+      std::vector<float> part(std::min<std::size_t>(first % 2 == 0 ? 29 : 70'001, all.size() - first));
       initial_weights(shape, t, 7, static_cast<std::int64_t>(first), part);
       for (std::size_t i = 0; i < part.size(); ++i) ASSERT_EQ(part[i], all[first + i]) << t.name;
     }
