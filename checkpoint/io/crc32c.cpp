@@ -5,9 +5,9 @@
 namespace holdfast::checkpoint {
 namespace {
 
-/// ISA-L's code for AVX-512 returns with the upper halves of the vector registers in use. As long as they are, each SSE
-/// instruction of the thread waits for the one before that wrote the same register: log() and sin() take seven times
-/// as long (measured on Sapphire Rapids).
+/// ISA-L's code for AVX-512 returns with the upper halves of the vector registers in use. As long as they
+/// are, each SSE instruction of the thread waits for the one before that wrote the same register: log() and
+/// sin() take seven times as long (measured on Sapphire Rapids).
 __attribute__((target("avx"))) void leave_wide_vectors() { __builtin_ia32_vzeroupper(); }
 
 }  // namespace

@@ -29,6 +29,7 @@ struct CommunicatorOptions {
   flight::FlightRecorder* recorder = nullptr;  ///< null: not recorded
   bool explain = true;  ///< a time-out also says in the log what the flight record says
   std::int64_t inbox_bytes = std::int64_t{64} << 20;  ///< device memory of each group that spans nodes
+  bool share_gpu = false;  ///< ranks of one GPU may have NCCL between them (HOLDFAST_SHARE_GPU)
   std::uint64_t node = 0;  ///< not 0: ranks with equal numbers share a node, else the kernel says
 };
 

@@ -47,10 +47,12 @@ NcclGroup::NcclGroup(std::shared_ptr<DeviceWorld> world, comm::Communicator& hos
       reductions_(runtime_, this->facts().name + " (reductions)", stream_options(world_->options)),
       half_(world_->options.inbox_bytes / 2 / alignment * alignment) {
   reductions_.on_wait([this] { world_->watch.check(); });
-  if (world_->share_a_gpu(this->facts().ranks))
+  if (!world_->options.share_gpu && world_->share_a_gpu(this->facts().ranks))
     throw Error(Exit::usage,
                 fmt::format("ranks of {} share a GPU and are on several nodes", this->facts().name),
-                "NCCL wants a GPU for every rank", "Use as many ranks per node as it has GPUs");
+                "NCCL wants a GPU for every rank",
+                "Use as many ranks per node as it has GPUs, or let them share with HOLDFAST_SHARE_GPU=1 (for "
+                "tests)?");
   compare_versions(host);
   if (me() == 0) warn_without_infiniband();
   try {

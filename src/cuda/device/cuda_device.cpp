@@ -124,6 +124,7 @@ std::unique_ptr<comm::Communicator> CudaDevice::communicator(std::unique_ptr<com
                                   {.limit = options_.limit,
                                    .recorder = options_.recorder,
                                    .explain = options_.explain,
+                                   .share_gpu = parts_.share_gpu,
                                    .node = parts_.node});
 }
 

@@ -2,6 +2,8 @@
 // the real parts.
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
+#include <limits.h>
+#include <unistd.h>
 
 #include "src/base/env.hpp"
 #include "src/base/log.hpp"
@@ -91,11 +93,21 @@ void prepare_environment() {
   if (!env::get("CUDA_DEVICE_MAX_CONNECTIONS")) env::set("CUDA_DEVICE_MAX_CONNECTIONS", "32");
 }
 
+/// NCCL gives a GPU to one rank of a host. Ranks that share one are on hosts of their own for it, and
+/// exchange over sockets; unless NCCL itself was told that they share (2.30 and newer).
+void let_nccl_share(int local_rank) {
+  if (env::get("NCCL_HOSTID") || env::get("NCCL_MULTI_RANK_GPU_ENABLE")) return;
+  char host[HOST_NAME_MAX + 1] = {};
+  ::gethostname(host, sizeof host - 1);
+  env::set("NCCL_HOSTID", fmt::format("{}, rank {}", host, local_rank));
+}
+
 device::Device* open(const device::DeviceOptions& options) {
   prepare_environment();
   const nvml::Library library;
   const VisibleGpus visible = look(library);
   const bool share = env::get_or("HOLDFAST_SHARE_GPU", "") == "1";
+  if (share) let_nccl_share(options.local_rank);
   const int index = which_gpu(visible, options, share);
   const std::string cpus = bind_cpus(library, visible, options);  // before the driver starts threads
   const std::string nics = choose_nics();                         // before NCCL reads it

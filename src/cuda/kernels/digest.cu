@@ -1,4 +1,5 @@
-// Sums of integers, so that blocks may add theirs in any order. Neighbouring threads read neighbouring elements.
+// Sums of integers, so that blocks may add theirs in any order. Neighbouring threads read neighbouring
+// elements.
 #include "src/cuda/kernels/digest.hpp"
 
 #include <algorithm>
@@ -48,7 +49,8 @@ __global__ void __launch_bounds__(threads)
   }
   if (threadIdx.x % warp_size != 0) return;
   atomicAdd(reinterpret_cast<Word64*>(&sums->digest), static_cast<Word64>(sum));
-  if (not_finite > 0) atomicAdd(reinterpret_cast<Word64*>(&sums->not_finite), static_cast<Word64>(not_finite));
+  if (not_finite > 0)
+    atomicAdd(reinterpret_cast<Word64*>(&sums->not_finite), static_cast<Word64>(not_finite));
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 namespace holdfast::checkpoint {
 namespace {
 
-/// XINUSE of this thread: bit 2 while the upper halves of ymm0 to ymm15 are in use, bit 6 the same of zmm0 to zmm15
-/// (Intel's manual, volume 1, 13.6).
+/// XINUSE of this thread: bit 2 while the upper halves of ymm0 to ymm15 are in use, bit 6 the same of zmm0 to
+/// zmm15 (Intel's manual, volume 1, 13.6).
 std::uint32_t parts_in_use() {
   std::uint32_t low = 0, high = 0;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));

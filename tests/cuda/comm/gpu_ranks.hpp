@@ -34,7 +34,8 @@ class GpuRank {
     std::chrono::milliseconds limit{60'000};
     std::uint64_t seed = 1;
     int nccl_version = 22809;
-    bool one_gpu = false;  ///< all ranks of a node are on the same one
+    bool one_gpu = false;    ///< all ranks of a node are on the same one
+    bool share_gpu = false;  ///< and may have NCCL between them
     std::int64_t inbox_bytes = 1 << 16;
   };
 
@@ -54,6 +55,7 @@ class GpuRank {
     out.limit = options_.limit;
     out.explain = false;
     out.inbox_bytes = options_.inbox_bytes;
+    out.share_gpu = options_.share_gpu;
     out.recorder = &tests::session().flight();
     if (options_.ranks_per_node > 0)
       out.node = static_cast<std::uint64_t>(tests::session().rank() / options_.ranks_per_node) + 1;

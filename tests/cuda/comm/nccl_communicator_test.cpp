@@ -120,5 +120,15 @@ TEST(NcclGroups, RanksThatShareAGpuAreRefused) {
   world->barrier();
 }
 
+TEST(NcclGroups, RanksThatShareAGpuAreTakenWhereThatIsWanted) {
+  const int rank = tests::session().rank();
+  GpuRank::Options options = apart();
+  options.one_gpu = options.share_gpu = true;
+  GpuRank gpu(options);
+  const auto world = gpu.world();
+  EXPECT_EQ(error_of([&] { world->split(0, rank, "crowded"); }), "no error");
+  world->barrier();
+}
+
 }  // namespace
 }  // namespace holdfast::cuda::test

@@ -37,9 +37,8 @@ TYPED_TEST(DigestOnGpu, IsTheHostsOfAnyCountAtAnyAddress) {
       const auto x = test::random_elements<TypeParam>(static_cast<std::int64_t>(count + skipped), 7);
       const std::int64_t first = (std::int64_t{1} << 33) + 5;
       const DigestSums got = digest_of(x, skipped, first);
-      EXPECT_EQ(got.digest,
-                digest_part(static_cast<std::uint64_t>(first), x.data() + skipped, dtype_of<TypeParam>(),
-                            static_cast<std::int64_t>(count)))
+      EXPECT_EQ(got.digest, digest_part(static_cast<std::uint64_t>(first), x.data() + skipped,
+                                        dtype_of<TypeParam>(), static_cast<std::int64_t>(count)))
           << count << " elements behind " << skipped;
       EXPECT_EQ(got.not_finite, 0u);
     }
