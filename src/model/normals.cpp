@@ -25,15 +25,19 @@ HOLDFAST_INLINE void draw(std::uint64_t first, std::uint64_t name, std::uint64_t
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };
   for (std::size_t l = 0; l < lanes; ++l) {
-    c[0][l] = low(first + l), c[1][l] = high(first + l);
-    c[2][l] = low(name), c[3][l] = high(name);
+    c[0][l] = low(first + l);
+    c[1][l] = high(first + l);
+    c[2][l] = low(name);
+    c[3][l] = high(name);
   }
   std::uint32_t key0 = low(seed), key1 = high(seed);
   for (int round = 0; round < 10; ++round) {
     for (std::size_t l = 0; l < lanes; ++l) {
       const std::uint64_t p0 = std::uint64_t{0xD2511F53} * c[0][l], p1 = std::uint64_t{0xCD9E8D57} * c[2][l];
-      c[0][l] = high(p1) ^ c[1][l] ^ key0, c[1][l] = low(p1);
-      c[2][l] = high(p0) ^ c[3][l] ^ key1, c[3][l] = low(p0);
+      c[0][l] = high(p1) ^ c[1][l] ^ key0;
+      c[1][l] = low(p1);
+      c[2][l] = high(p0) ^ c[3][l] ^ key1;
+      c[3][l] = low(p0);
     }
     key0 += 0x9E3779B9;
     key1 += 0xBB67AE85;

@@ -14,7 +14,8 @@ inline std::vector<std::byte> result_of(Gemm& gemm, const GemmProblem& problem) 
       bias(problem.bias.bytes);
   constexpr int next = kernels::inverse_stride;
   std::vector<float> inverses(2 * next);
-  inverses[0] = problem.inverse_a, inverses[next] = problem.inverse_b;
+  inverses[0] = problem.inverse_a;
+  inverses[next] = problem.inverse_b;
   const DeviceArray<float> scales(inverses);
   gemm.run(stream(),
            problem.product(a.data(), b.data(), y.data(), bias.data(), scales.data(), scales.data() + next));
