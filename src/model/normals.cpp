@@ -1,7 +1,7 @@
-// log, sin and cos are here because those of a C library differ in their last bit from version to version, and
-// because vectors of a library's would differ between instruction sets. Each is within 2 units in the last place.
-// Reductions are those of fdlibm (Sun Microsystems, 1993: e_log.c, k_sin.c, k_cos.c); the polynomials are
-// interpolations at Chebyshev's points, within 5e-18 of the function.
+// log, sin and cos are here because those of a C library differ in their last bit from version to version,
+// and because vectors of a library's would differ between instruction sets. Each is within 2 units in the
+// last place. Reductions are those of fdlibm (Sun Microsystems, 1993: e_log.c, k_sin.c, k_cos.c); the
+// polynomials are interpolations at Chebyshev's points, within 5e-18 of the function.
 #include "src/model/normals.hpp"
 
 #include <algorithm>
@@ -53,7 +53,8 @@ HOLDFAST_INLINE double polynomial(double x, const std::array<double, n>& coeffic
 
 /// Of a normal x > 0: x = 2^k m with m between sqrt(1/2) and sqrt(2), and log(m) by s = (m - 1) / (m + 1).
 HOLDFAST_INLINE double logarithm(double x) {
-  constexpr std::uint64_t one = 0x3ff0000000000000, half_root = 0x3fe6a09e00000000, fraction = 0x000fffffffffffff;
+  constexpr std::uint64_t one = 0x3ff0000000000000, half_root = 0x3fe6a09e00000000,
+                          fraction = 0x000fffffffffffff;
   constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
   // (2 atanh(s) / s - 2) / s^2 in s^2
   constexpr std::array p{0x1.5555555555555p-1, 0x1.9999999999a38p-2, 0x1.2492492476cccp-2,
@@ -74,11 +75,11 @@ struct Turn {
 HOLDFAST_INLINE Turn turn_of(std::uint32_t bits) {
   constexpr double half_pi_high = 0x1.921fb544p+0, half_pi_low = 0x1.0b4611a626331p-34;
   // (sin(r) / r - 1) / r^2 and (cos(r) - 1 + r^2 / 2) / r^4 in r^2
-  constexpr std::array of_sin{-0x1.5555555555555p-3, 0x1.111111111110ap-7, -0x1.a01a01a018885p-13,
+  constexpr std::array of_sin{-0x1.5555555555555p-3, 0x1.111111111110ap-7,   -0x1.a01a01a018885p-13,
                               0x1.71de3a5313911p-19, -0x1.ae64526fdee39p-26, 0x1.61207cce04331p-33,
                               -0x1.aa9bc9f405673p-41};
-  constexpr std::array of_cos{0x1.5555555555555p-5, -0x1.6c16c16c16c09p-10, 0x1.a01a01a01844fp-16,
-                              -0x1.27e4fb7581302p-22, 0x1.1eed8c32f1021p-29, -0x1.9392cccc6be36p-37,
+  constexpr std::array of_cos{0x1.5555555555555p-5,   -0x1.6c16c16c16c09p-10, 0x1.a01a01a01844fp-16,
+                              -0x1.27e4fb7581302p-22, 0x1.1eed8c32f1021p-29,  -0x1.9392cccc6be36p-37,
                               0x1.aa9bc439ae3a9p-45};
   const double angle = 2.0 * std::numbers::pi * 0x1p-32 * bits;
   const std::uint32_t quarter = (bits >> 30) + (bits >> 29 & 1);
@@ -110,7 +111,8 @@ HOLDFAST_VECTOR_WIDTHS void fill(std::uint64_t first, std::uint64_t name, std::u
 
 }  // namespace
 
-void normals(std::uint64_t first, std::uint64_t name, std::uint64_t seed, double scale, std::span<float> out) {
+void normals(std::uint64_t first, std::uint64_t name, std::uint64_t seed, double scale,
+             std::span<float> out) {
   expects(out.size() % 4 == 0, "normals come four at a time");
   for (std::size_t at = 0; at < out.size(); at += 4 * lanes, first += lanes) {
     if (out.size() - at >= 4 * lanes) {

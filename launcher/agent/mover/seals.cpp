@@ -12,6 +12,7 @@
 #include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 #include "src/base/text.hpp"
+#include "src/base/wide_vectors.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -48,7 +49,9 @@ bool take_buffer(std::string_view line, Seal::Buffer& out) {
 }  // namespace
 
 std::uint32_t crc32_of(std::uint32_t crc, const void* data, std::size_t bytes) {
-  return crc32_gzip_refl(crc, static_cast<const unsigned char*>(data), bytes);
+  crc = crc32_gzip_refl(crc, static_cast<const unsigned char*>(data), bytes);
+  leave_wide_vectors();
+  return crc;
 }
 
 std::optional<Seal> seal_of(std::string_view text) {

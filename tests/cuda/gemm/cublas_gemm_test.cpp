@@ -1,8 +1,12 @@
 // The library itself. On the simulator only its refusal can be seen.
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <tuple>
+
 #include "src/base/error.hpp"
 #include "src/cuda/gemm/choices.hpp"
+#include "src/cuda/gemm/product_plan.hpp"
 #include "tests/cuda/gemm/gemm_on_gpu.hpp"
 
 namespace holdfast::cuda {
@@ -68,6 +72,35 @@ TEST_F(CublasGemmTest, ChoicesGiveTheSameBitsInAnotherProcess) {
   const auto bits = test::result_of(*first, problem);
   EXPECT_EQ(problem.check(bits, 4), "");
   EXPECT_EQ(test::result_of(*second, problem), bits);
+}
+
+/// Whether a gradient may be added to in the product's own epilogue: with the algorithm of the product alone,
+/// that must be the product and then one addition in fp32.
+TEST_F(CublasGemmTest, AddingIsTheProductAndOneAdditionWithTheSameAlgorithm) {
+  for (const auto& [m, n, k] : {std::tuple{256, 192, 4096}, {1024, 768, 2048}, {512, 4096, 512}}) {
+    GemmCase what{m, n, k, DType::bf16, DType::bf16, DType::fp32, true, false, false};
+    const GemmProblem alone(what, 5, false);
+    what.add = true;
+    const GemmProblem added(what, 5, false);
+    ASSERT_EQ(alone.a.bytes, added.a.bytes);
+    const auto key = [](const GemmProblem& problem) {
+      return key_of(plan_product(problem.product(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr)));
+    };
+    const auto gemm = make_cublas_gemm(test::gpu(), true);
+    gemm->note(alone.product(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr));
+    Choices choices = parse_choices(gemm->choices(""));
+    choices.entries[key(added)] = choices.entries.at(key(alone));
+    gemm->use_choices(print_choices(choices));
+    std::vector<std::byte> want = test::result_of(*gemm, alone);
+    for (std::size_t at = 0; at < as_size(what.m * what.n * 4); at += sizeof(float)) {
+      float product = 0, before = 0;
+      std::memcpy(&product, want.data() + at, sizeof product);
+      std::memcpy(&before, added.y.bytes.data() + at, sizeof before);
+      product += before;
+      std::memcpy(want.data() + at, &product, sizeof product);
+    }
+    EXPECT_EQ(test::result_of(*gemm, added), want) << what.name();
+  }
 }
 
 }  // namespace
