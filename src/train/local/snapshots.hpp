@@ -147,7 +147,7 @@ class Snapshots {
 /// one.
 std::unique_ptr<Snapshots> make_host_snapshots(SnapshotParts parts);
 /// The arenas are copied from device memory by the side stream, and back to it by adopt(). There is no
-/// `live`. The buffers of a local file are pinned, as they were found.
+/// `live`. Buffers are pinned when they are first used, those of a local file as they were found.
 std::unique_ptr<Snapshots> make_device_snapshots(SnapshotParts parts, device::Device& device,
                                                  const StateArenas& arenas);
 
