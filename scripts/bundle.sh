@@ -2,7 +2,7 @@
 # Pack what a build made into one archive that runs on any x86-64 Linux: programs, their libraries, Open MPI, the C library and
 # the configs. CUDA's own libraries are left to the machine that has the GPU, unless they are asked for.
 #
-#   scripts/bundle.sh BUILD OUT.tar.gz [--with-cuda-libs] [--with-tests]
+#   scripts/bundle.sh BUILD OUT.tar.gz|OUT.tar.xz [--with-cuda-libs] [--with-tests]
 #
 # --with-tests adds what scripts/gpu_check.sh needs, which is a build of its own (or any other that has CUDA and tests):
 #
@@ -19,7 +19,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/common.sh
 source "$here/common.sh"
 
-[[ $# -ge 2 && -f $1/CMakeCache.txt ]] || die "usage: scripts/bundle.sh BUILD OUT.tar.gz [--with-cuda-libs] [--with-tests]"
+[[ $# -ge 2 && -f $1/CMakeCache.txt ]] || die "usage: scripts/bundle.sh BUILD OUT.tar.gz|OUT.tar.xz [--with-cuda-libs] [--with-tests]"
 given=$1 build=$(cd "$1" && pwd) out=$(realpath -m "$2")
 shift 2
 cuda_libs=no tests=no
@@ -119,6 +119,8 @@ cmake -P "$work/no_rpath.cmake" >/dev/null
 git -C "$here" rev-parse HEAD >"$root/share/holdfast/bundle" 2>/dev/null || echo unknown >"$root/share/holdfast/bundle"
 
 mkdir -p "$(dirname "$out")"
-tar -C "$work" -cf - holdfast | gzip -9 >"$out.tmp"
+pack=(gzip -9)
+[[ $out != *.xz ]] || pack=(xz -T0)
+tar -C "$work" -cf - holdfast | "${pack[@]}" >"$out.tmp"
 mv "$out.tmp" "$out"
 say "$out: $(du -h "$out" | cut -f1), unpacked $(du -sh "$root" | cut -f1)"
