@@ -4,10 +4,8 @@
 #
 #   scripts/bundle.sh BUILD OUT.tar.gz|OUT.tar.xz [--with-cuda-libs] [--with-tests]
 #
-# --with-tests adds what scripts/gpu_check.sh needs, which is a build of its own (or any other that has CUDA and tests):
-#
-#   cmake --preset gpu && cmake --build --preset gpu
-#   scripts/bundle.sh build/gpu holdfast-gpu.tar.gz --with-tests
+# --with-tests adds what scripts/gpu_lease.sh runs on a GPU, from a build of the preset gpu (or any other that has CUDA and
+# tests); scripts/gpu_prepare.sh makes both.
 #
 # Unpack it anywhere, on a file system that all nodes see, and run bin/holdfast; or name it in slurm.bundle: then the job
 # brings it to its nodes.
@@ -57,7 +55,7 @@ if [[ $tests == yes ]]; then
   cp "${gpu_programs[@]/#/$build/tests/gpu/}" "$build/tests/train/make_tokens" "$root/libexec/"
   cp -L /usr/bin/mpirun "$root/libexec/" # for several ranks on one machine without a cluster
   for program in "${gpu_programs[@]}" make_tokens mpirun; do install -s "$start" "$root/tests/$program"; done
-  cp "$here"/gpu_check.{sh,md} "$here"/bench/train_{cpu,gpu}_torch.py "$root/tests/"
+  cp "$here"/gpu_lease.{sh,md} "$here/bench/gpu_torch_rows.py" "$root/tests/"
 fi
 
 # Open MPI where its OPAL_PREFIX expects it (src/base/bundle.cpp). Agents start ranks without mpirun.
