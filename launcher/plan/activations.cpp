@@ -8,12 +8,12 @@ namespace holdfast::launcher {
 namespace {
 
 /// 8-bit products: both operands of the largest product, one of them twice (as it is and transposed), and
-/// three or four numbers for each of a block's twelve operands.
+/// six or seven numbers for each of a block's twelve operands (an inverse scale has room for four).
 std::int64_t fp8_bytes(const config::RunConfig& config, const config::ModelShape& m, std::int64_t tokens) {
   if (config.precision.products != config::Products::fp8) return 0;
   const std::int64_t d = m.width, f = m.ffn, packed = d + 2 * std::int64_t{m.kv_heads} * m.head_size();
   const std::int64_t widest = std::max(packed, 2 * f);
-  const std::int64_t numbers = config.fp8.scaling == config::Scaling::delayed ? 4 : 3;
+  const std::int64_t numbers = config.fp8.scaling == config::Scaling::delayed ? 7 : 6;
   return 2 * tokens * widest + std::max(tokens * std::max(d, f), widest * d) + numbers * 12 * m.layers * 4;
 }
 

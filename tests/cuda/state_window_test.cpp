@@ -8,6 +8,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "checkpoint/index/local_file.hpp"
 #include "src/base/error.hpp"
 #include "src/cuda/device/cuda_device.hpp"
 #include "tests/cuda/sim/reference_attention.hpp"
@@ -63,6 +64,20 @@ TEST_F(StateWindows, PartsCoverAllOfItInOrderAndFitHalfTheWindow) {
     const auto after = downloaded<std::uint8_t>(memory, size);
     for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(after[i], static_cast<std::uint8_t>(7 * i)) << i;
   }
+}
+
+TEST_F(StateWindows, DigestsOfMorePiecesThanAreTakenAtOnce) {
+  std::vector<float> values(1300);
+  std::iota(values.begin(), values.end(), 0.25f);
+  auto* const memory = on_device(values.data(), values.size() * sizeof(float));
+  checkpoint::State there{{{"a", 1, 1300, DType::fp32}}, {}}, here = there;
+  for (std::int64_t i = 0; i < 1300; ++i) {
+    there.pieces.push_back({0, i, 1, memory + as_size(i) * sizeof(float)});
+    here.pieces.push_back({0, i, 1, values.data() + i});
+  }
+  std::vector<std::uint64_t> of_piece(there.pieces.size());
+  window_.digests(there, of_piece);
+  EXPECT_EQ(of_piece, checkpoint::piece_digests(here));
 }
 
 /// Two tensors of different types, one in two pieces.

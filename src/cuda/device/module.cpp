@@ -100,6 +100,7 @@ void let_nccl_share(int local_rank) {
   char host[HOST_NAME_MAX + 1] = {};
   ::gethostname(host, sizeof host - 1);
   env::set("NCCL_HOSTID", fmt::format("{}, rank {}", host, local_rank));
+  log::info("ranks share GPUs: each is a host of its own to NCCL, which sends over sockets between them");
 }
 
 device::Device* open(const device::DeviceOptions& options) {
@@ -107,7 +108,8 @@ device::Device* open(const device::DeviceOptions& options) {
   const nvml::Library library;
   const VisibleGpus visible = look(library);
   const bool share = env::get_or("HOLDFAST_SHARE_GPU", "") == "1";
-  if (share) let_nccl_share(options.local_rank);
+  if (share && options.local_ranks > static_cast<int>(visible.gpus.size()))
+    let_nccl_share(options.local_rank);
   const int index = which_gpu(visible, options, share);
   const std::string cpus = bind_cpus(library, visible, options);  // before the driver starts threads
   const std::string nics = choose_nics();                         // before NCCL reads it

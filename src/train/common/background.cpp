@@ -28,6 +28,11 @@ void Background::begin(std::function<void()> work) {
   changed_.notify_all();
 }
 
+bool Background::going() const {
+  const std::scoped_lock lock(mutex_);
+  return static_cast<bool>(work_);
+}
+
 double Background::join() {
   const auto start = Clock::now();
   std::unique_lock lock(mutex_);

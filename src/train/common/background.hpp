@@ -18,6 +18,8 @@ class Background {
 
   /// Only when nothing is going on.
   void begin(std::function<void()> work);
+  /// Something was begun and has not ended.
+  bool going() const;
   /// Waits for the end of what was begun; at once when there is nothing. Returns the seconds that it waited,
   /// or throws what the work threw.
   double join();
@@ -25,7 +27,7 @@ class Background {
  private:
   void serve();
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::function<void()> work_;  // while it is there, it is going on
   std::exception_ptr failure_;

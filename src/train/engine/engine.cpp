@@ -209,6 +209,7 @@ void Engine::publish() {
     show(arenas());
   }
   weights_.publish();
+  if (setup_.config.checkpoint.every > 0 || snapshots_->local()) snapshots_->prepare();
 }
 
 void Engine::rehearse() {

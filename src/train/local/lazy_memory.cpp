@@ -13,8 +13,8 @@
 namespace holdfast::train {
 
 LazyMemory::LazyMemory(std::int64_t bytes) : bytes_(std::max<std::int64_t>(bytes, 1)) {
-  void* const memory = ::mmap(nullptr, as_size(bytes_), PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const memory =
+      ::mmap(nullptr, as_size(bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     throw Error(Exit::runtime, fmt::format("{} bytes of memory cannot be had", bytes_), std::strerror(errno));
   memory_ = static_cast<std::byte*>(memory);

@@ -1,6 +1,9 @@
 #include "src/train/local/snapshots.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "src/base/as_size.hpp"
@@ -67,18 +70,38 @@ class DeviceSnapshots final : public Snapshots {
   DeviceSnapshots(SnapshotParts parts, device::Device& device, const StateArenas& arenas)
       : DeviceSnapshots(parts.file ? newest_buffer(*parts.file) : 0, parts, device, arenas) {}
   ~DeviceSnapshots() override {
-    try {
-      Snapshots::join();
-      copied_.wait();  // nothing is copied to a buffer any more
-    } catch (...) {
-    }
+    ending_ = true;
+    const auto calm = [](const auto& wait) {
+      try {
+        wait();
+      } catch (...) {
+      }
+    };
+    calm([this] { Snapshots::join(); });
+    calm([this] { pinning_.join(); });
+    calm([this] { copied_.wait(); });  // nothing is copied to a buffer any more
     for (int i = 0; i < buffers(); ++i)
       if (pinned_[i] != nullptr) device_.unpin(buffer(i));
   }
 
+  void prepare() override {
+    if (std::exchange(prepared_, true)) return;
+    pinning_.begin([this] {
+      for (int i = 0; i < buffers() && touch(buffer(i)); ++i) pin(i);
+    });
+  }
+  bool ready() const override {
+    return !pinning_.going() && std::ranges::find(pinned_, nullptr) == pinned_.end();
+  }
+  void get_ready() override {
+    pinning_.join();
+    for (int i = 0; i < buffers(); ++i) pin(i);
+  }
+
   double join() override {
     const double waited = Snapshots::join();
-    device_.compute().wait(copied_);  // what compute is given from now on may change the state
+    if (!pinning_.going()) pinning_.join();  // says what went wrong there
+    device_.compute().wait(copied_);         // what compute is given from now on may change the state
     return waited;
   }
   std::span<std::byte> next() override {
@@ -94,19 +117,29 @@ class DeviceSnapshots final : public Snapshots {
         shape_(buffer_shape_of(parts_.run, parts_.rank)),
         pinned_(as_size(buffers())) {}
 
-  /// A buffer as streams know it. It is pinned when a save or a restore needs it first: that takes seconds
-  /// for each 10 GiB, for which no run waits that saves nothing.
+  void pin(int buffer) {
+    if (pinned_[buffer] == nullptr) pinned_[buffer] = device_.pin(this->buffer(buffer));
+  }
+  /// A buffer as streams know it.
   std::byte* pinned(int buffer) {
-    std::byte*& there = pinned_[buffer];
-    if (there == nullptr) there = device_.pin(this->buffer(buffer));
-    return there;
+    pinning_.join();
+    pin(buffer);
+    return pinned_[buffer];
+  }
+  /// Gives memory its pages, a part at a time, which is most of the time that pinning takes, and holds up
+  /// nobody. False: nobody needs it any more. Where the kernel cannot (before 5.14), pinning does it.
+  bool touch(std::span<std::byte> memory) const {
+    constexpr std::size_t part = std::size_t{64} << 20;
+    for (std::size_t at = 0; at < memory.size() && !ending_; at += part)
+      ::madvise(memory.data() + at, std::min(part, memory.size() - at), MADV_POPULATE_WRITE);
+    return !ending_;
   }
 
   tensor::Event copy_state() override {
     const int buffer = next_buffer();
+    std::byte* const to = pinned(buffer);
     open(buffer);
     move_to(buffer);
-    std::byte* const to = pinned(buffer);
     tensor::Stream& side = device_.side();
     side.wait(device_.compute().record());
     side.copy(to, arenas_.parameters, shape_.parameter_bytes);
@@ -128,6 +161,9 @@ class DeviceSnapshots final : public Snapshots {
   BufferShape shape_;
   std::vector<std::byte*> pinned_;  ///< by buffer; null: not pinned yet
   tensor::Event copied_;            ///< the newest snapshot has left the device
+  bool prepared_ = false;
+  std::atomic<bool> ending_ = false;
+  Background pinning_;  // the last member: its thread ends before what it uses
 };
 
 }  // namespace
@@ -155,8 +191,9 @@ void Snapshots::keep(int buffer) {
 }
 
 void Snapshots::make_current() {
-  if (std::exchange(current_, true)) return;
+  if (current_) return;
   copied_ = copy_state();
+  current_ = true;
   const std::scoped_lock lock(mutex_);
   rotation_.snapshot();
 }

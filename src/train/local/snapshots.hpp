@@ -57,6 +57,16 @@ class Snapshots {
   /// Only where there is a local level.
   checkpoint::LocalFile& file() { return parts_.file.value(); }
 
+  // Readiness. Buffers for a GPU are pinned, which takes seconds for each 10 GiB: beside the first steps of a
+  // run that saves, else when a save is ordered.
+  /// Training begins, and will save: makes the buffers ready in the background. A failure is thrown by
+  /// join().
+  virtual void prepare() {}
+  /// Whether a snapshot can be taken at once.
+  virtual bool ready() const { return true; }
+  /// Returns when one can.
+  virtual void get_ready() {}
+
   // Training:
   /// Snapshots of the local level are due after steps that `every()` divides.
   int every() const { return parts_.every; }

@@ -385,6 +385,10 @@ void Trainer::keep(bool snapshot, const StepOrders& orders) {
   if (!snapshot && !orders.save) return;
   point_.detector = to_text(guard_);
   point_.scaling = engine_.scaling();
+  if (!engine_.snapshots().ready()) {
+    progress(control::Phase::finishing);  // how long that takes says nothing of a rank
+    engine_.snapshots().get_ready();
+  }
   if (engine_.local()) engine_.snapshots().begin(point_);  // also of a save: all ranks have one of this step
   if (!orders.save) return;
   silent_.saving(point_.step);

@@ -305,6 +305,9 @@ std::vector<std::pair<std::string, Floats>> every_operator(Backend& on) {
   auto* const squares = on.put(std::vector<ExactSum>(1));
   k.sum_squares(s, reduced.row<float>(0), tokens * d, squares);
   results.emplace_back("sum_squares", Floats{static_cast<float>(on.get(squares, 1)[0].value())});
+  auto* const digests = on.put(std::vector<kernels::DigestSums>(1));
+  k.digest(s, reduced.row<float>(0), DType::fp32, 5, tokens * d, digests);
+  results.emplace_back("digest", Floats{static_cast<float>(on.get(digests, 1)[0].digest % (1 << 24))});
   float *const p = reduced.row<float>(0), *const m = on.room<float>(tokens * d),
                *const v = on.room<float>(tokens * d);
   k.adamw(s, {p, sum.row<float>(0), m, v, p, m, v, DType::fp32, tokens * d},

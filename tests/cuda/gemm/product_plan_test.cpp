@@ -71,6 +71,18 @@ TEST(ProductPlan, ScalesGoWithTheirOperands) {
   EXPECT_EQ(plan_product(product).a.type, DType::e5m2);
 }
 
+TEST(ProductPlan, AScaleBesideABoundaryOf16BytesIsRefused) {
+  GemmProblem problem({16, 16, 16, DType::e4m3, DType::e4m3, DType::bf16, false, true}, 1, true);
+  alignas(16) const float neighbours[2] = {1, 1};
+  for (const bool left : {true, false}) {
+    Product product = problem.here();
+    (left ? product.inverse_a : product.inverse_b) = neighbours;
+    EXPECT_NO_THROW(plan_product(product));
+    (left ? product.inverse_a : product.inverse_b) = neighbours + 1;
+    EXPECT_THROW(plan_product(product), std::logic_error);
+  }
+}
+
 TEST(ProductPlan, AlignmentIsTheAddresss) {
   alignas(256) std::byte memory[512];
   const auto aligned = [&](std::int64_t offset) {

@@ -4,10 +4,14 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <functional>
 
 #include "src/base/as_size.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/error.hpp"
 #include "src/config/snapshot_buffers.hpp"
 
 namespace holdfast::train {
@@ -70,6 +74,11 @@ struct LazyDevice final : device::Device {
   std::span<std::byte> allocate_host(std::int64_t n, std::string_view what) override {
     return host->allocate_host(n, what);
   }
+  std::byte* pin(std::span<std::byte> memory) override {
+    if (refuses) throw Error(Exit::runtime, "no pinned host memory");
+    ++pinned;
+    return memory.data();
+  }
   std::unique_ptr<comm::Communicator> communicator(std::unique_ptr<comm::Communicator> group) override {
     return group;
   }
@@ -79,6 +88,8 @@ struct LazyDevice final : device::Device {
   void use_choices(std::string_view) override {}
   std::unique_ptr<device::Device> host = device::make_cpu_device({.threads = 1});
   LazyStream compute_, side_;
+  std::atomic<int> pinned = 0;
+  std::atomic<bool> refuses = false;
 };
 
 TEST(SnapshotBuffers, AreAsManyAsTheirReadersNeed) {
@@ -149,6 +160,37 @@ class OneBufferOfAGpu : public ::testing::Test {
                             {reinterpret_cast<float*>(state_.data()), state_.data() + shape_.exp_avg,
                              state_.data() + shape_.exp_avg_sq});
 };
+
+TEST_F(OneBufferOfAGpu, IsPinnedOnceAndNotBeforeItIsNeeded) {
+  snapshots_->next();
+  snapshots_->join();
+  EXPECT_FALSE(snapshots_->ready());
+  EXPECT_EQ(gpu_.pinned, 0);
+  snapshots_->prepare();
+  snapshots_->get_ready();
+  EXPECT_TRUE(snapshots_->ready());
+  EXPECT_EQ(gpu_.pinned, 1);
+  snapshots_->prepare();  // as after a rollback
+  snapshots_->hold().copied.wait();
+  EXPECT_EQ(gpu_.pinned, 1);
+}
+
+TEST_F(OneBufferOfAGpu, WhatCannotBePinnedIsToldByAStepSoonAfterTheStart) {
+  gpu_.refuses = true;
+  snapshots_->prepare();
+  const auto told = [this] {
+    try {
+      snapshots_->join();
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  std::string text;
+  for (const auto deadline = Deadline::in(std::chrono::seconds(20)); text.empty() && !deadline.passed();)
+    text = told();
+  EXPECT_THAT(text, ::testing::HasSubstr("no pinned host memory"));
+}
 
 TEST_F(OneBufferOfAGpu, TheCopyIsBehindTheOptimizerAndTheNextUpdateBehindTheCopy) {
   std::ranges::fill(newer_, std::byte{9});
