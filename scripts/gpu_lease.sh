@@ -29,7 +29,7 @@ trap '' PIPE # whoever reads along may leave
 # Calls (1: first, 2: second; rows with the same letter run at once; or: only if the row before it gave no number; x: only if
 # there is time for all of it), name, limit in seconds, tokens/s expected of an H100 80GB HBM3 and of an H200 (about: by hand; the
 # others were measured), what runs.
-# A row of `first` is run again in the second call if one of the same name failed; what is behind a colon does not count.
+# A row of `first` is run again in the second call if one of the same name failed; what follows a colon does not count.
 some='train.activation_checkpointing=selective data.boundaries=false'
 small='train.activation_checkpointing=full data.boundaries=false precision.moments=bf16'
 table="
@@ -473,7 +473,7 @@ gtest() { # gtest PROGRAM [FILTER [COMMAND...]]: tests that failed go to note/fa
     [[ $name == *:* ]] || echo "$bad" >"$work/note/failed/$program"
   fi
 }
-# What failed once more: the first one alone, since all tests behind a fault of the GPU fail; the others without it.
+# Runs once more what failed: the first one alone, since all tests after a fault of the GPU fail; the others without it.
 retries() {
   local list program name base filter few ends=$((SECONDS + wanted))
   ((ends <= budget)) || ends=$budget
@@ -527,7 +527,7 @@ base() { # base SETTING...: a run that others are compared with
   note "$name" ok "$(steps_of "$dir") steps, loss $(number "$dir" loss | sed -n '1p;$p' | paste -sd ' ')," \
     "state $(digest_of "$dir"); $(sed -nE 's/.*(device: .*)/\1/p' "$log" | head -n 1)"
 }
-smoke() { # where it fails: without graphs, with launches one by one, under memcheck; the rows behind it run so, too
+smoke() { # where it fails: without graphs, with launches one by one, under memcheck; later rows run in the same way
   base && trainer_runs=yes && return 0
   local name good='' code log=$work/logs/smoke-memcheck.log
   name="smoke: without graphs"
@@ -546,7 +546,7 @@ smoke() { # where it fails: without graphs, with launches one by one, under memc
     if ((code == 0)); then note "$name" ok "no error"; else failed "$code" "$log" "$(grep -am1 '=========.* at ' "$log")"; fi
   fi
   [[ -n $good ]] || return 0
-  say "the rows behind it run like $good"
+  say "later rows run like $good"
   trainer_runs=yes
   rm -rf "$work/runs/smoke"
   cp -r "$work/runs/$(run_of "$good")" "$work/runs/smoke"
@@ -655,7 +655,7 @@ world() { # world ipc|hosts|pairs|multi RANKS SETTING...
   fi
   extra=()
 }
-kill_one() { # until: rank 1 is killed behind step 12; the row goes on until the others have ended
+kill_one() { # until: rank 1 is killed after step 12; the row goes on until the others have ended
   [[ -z $killed ]] && (($(steps_of killed-rank) >= 12)) || return 1
   local pid
   for pid in $(members "$family"); do
@@ -699,7 +699,7 @@ torch() {
 ncu() { # a few launches of each of our kernels
   local code rows log=$work/logs/ncu.log
   [[ -x $profiler ]] || { note "$name" skipped "it is not installed" && return 0; }
-  local names='adamw|add_losses|add_parts|amax|column_sums|convert|convert_start|cross_entropy|decode|embed|embed_backward|norm'
+  local names='adamw|add_losses|add_parts|amax|column_sums|convert|convert_start|cross_entropy|decode|digest|dropout|embed|embed_backward|norm'
   names+='|norm_backward|order|ordered_reduce|quantize|rope|scales|squares|swiglu|swiglu_backward'
   local metrics=gpu__time_duration.sum,dram__bytes.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed
   metrics+=,launch__registers_per_thread,sm__throughput.avg.pct_of_peak_sustained_elapsed

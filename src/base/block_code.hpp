@@ -29,8 +29,8 @@ void encode_blocks(BlockCode code, std::span<const float> values, std::span<std:
 constexpr float decode(BlockCode code, std::uint8_t byte, bool upper, float scale) {
   if (code == BlockCode::int8)
     return static_cast<float>(static_cast<std::int8_t>(byte)) * (scale * (1.0f / 127.0f));
-  // A copy: a GPU's kernel cannot read a variable of the host, and nvcc compiles a look into one to a trap,
-  // without a word.
+  // A copy: a kernel on a GPU cannot read a variable of the host, and nvcc compiles such an access to a trap
+  // without a warning.
   constexpr std::array<float, 16> values = nf4_values;
   return values[upper ? byte >> 4 : byte & 15] * scale;
 }

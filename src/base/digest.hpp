@@ -24,7 +24,8 @@ constexpr std::uint64_t digest_element(std::uint64_t index, std::uint64_t bits) 
   return mix64((index + 1) * digest_stride ^ mix64(bits + digest_offset));
 }
 
-/// Of an fp32 (4 bytes) or bf16 (2 bytes): an element that has all of them is NaN or infinite.
+/// The exponent's bits in an fp32 (4 bytes) or a bf16 (2 bytes). An element in which all are set is NaN or
+/// infinite.
 template <class Word>
 constexpr Word exponent_bits = sizeof(Word) == 4 ? 0x7f800000u : 0x7f80u;
 

@@ -1,5 +1,5 @@
 #pragma once
-// To be called behind a library's code for wide vectors that does not clean up behind itself, as ISA-L's for
+// Call this after library code that uses wide vectors and does not clean up after itself, such as ISA-L's for
 // AVX-512. While the upper halves of vector registers are in use, each SSE instruction of the thread waits
 // for the one before that wrote the same register: log() and sin() take seven times as long (measured on
 // Sapphire Rapids).

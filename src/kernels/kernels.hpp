@@ -43,7 +43,7 @@ struct Documents {
 /// (CUBLAS_STATUS_NOT_SUPPORTED) that does not lie on a boundary of 16 bytes.
 constexpr int inverse_stride = 4;
 
-/// What is known of elements when all have been seen once.
+/// The result of one pass over elements.
 struct DigestSums {
   std::uint64_t digest = 0;      ///< as digest_part() sums it
   std::uint64_t not_finite = 0;  ///< how many are NaN or infinite

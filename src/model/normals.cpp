@@ -51,7 +51,8 @@ HOLDFAST_INLINE double polynomial(double x, const std::array<double, n>& coeffic
   return sum;
 }
 
-/// Of a normal x > 0: x = 2^k m with m between sqrt(1/2) and sqrt(2), and log(m) by s = (m - 1) / (m + 1).
+/// log(x) for a normal x > 0: x = 2^k m with m between sqrt(1/2) and sqrt(2), and log(m) by s = (m - 1) / (m
+/// + 1).
 HOLDFAST_INLINE double logarithm(double x) {
   constexpr std::uint64_t one = 0x3ff0000000000000, half_root = 0x3fe6a09e00000000,
                           fraction = 0x000fffffffffffff;
@@ -71,7 +72,8 @@ HOLDFAST_INLINE double logarithm(double x) {
 struct Turn {
   double cos, sin;
 };
-/// Of 2 pi bits / 2^32: at most an eighth of a turn from a multiple of pi / 2, which the highest bits are.
+/// Cosine and sine of 2 pi bits / 2^32. The highest bits give the nearest multiple of pi / 2; the rest is at
+/// most pi / 4.
 HOLDFAST_INLINE Turn turn_of(std::uint32_t bits) {
   constexpr double half_pi_high = 0x1.921fb544p+0, half_pi_low = 0x1.0b4611a626331p-34;
   // (sin(r) / r - 1) / r^2 and (cos(r) - 1 + r^2 / 2) / r^4 in r^2

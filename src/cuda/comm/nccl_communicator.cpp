@@ -1,3 +1,4 @@
+// Setting up a group over NCCL and trying it out; its gathers; and reductions, round by round.
 #include "src/cuda/comm/nccl_communicator.hpp"
 
 #include <fmt/core.h>

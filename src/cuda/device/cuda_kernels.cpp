@@ -1,3 +1,4 @@
+// Each operator puts its own kernel, or the call of a library, on the stream that it is given.
 #include "src/cuda/device/cuda_kernels.hpp"
 
 #include <fmt/core.h>

@@ -31,7 +31,7 @@ class GradientWatch final : public model::Weights {
 
   /// The next micro-batch. Not `reduced`: its gradients are hashed and then of no use to anybody.
   void begin(bool reduced, const std::optional<GradientFault>& fault = {});
-  /// Of the micro-batch since begin(); waits for it.
+  /// The gradients of the micro-batch since begin(); waits for it.
   GradientsSeen seen();
 
   void acquire(int unit) override { weights_.acquire(unit); }

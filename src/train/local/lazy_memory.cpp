@@ -16,7 +16,8 @@ LazyMemory::LazyMemory(std::int64_t bytes) : bytes_(std::max<std::int64_t>(bytes
   void* const memory =
       ::mmap(nullptr, as_size(bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    throw Error(Exit::runtime, fmt::format("{} bytes of memory cannot be had", bytes_), std::strerror(errno));
+    throw Error(Exit::runtime, fmt::format("{} bytes of memory cannot be allocated", bytes_),
+                std::strerror(errno));
   memory_ = static_cast<std::byte*>(memory);
   ::madvise(memory_, as_size(bytes_), MADV_HUGEPAGE);  // a hint: fewer pages to touch and to pin
 }

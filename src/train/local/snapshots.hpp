@@ -1,8 +1,7 @@
 #pragma once
 // The host's copies of a rank's state, all in one place: snapshot buffers, of which each has room for the
 // whole state and the layout of a local file (BufferShape). With a local level they lie in its file, else in
-// memory. Saves are written from them, partner copies sent from them, and a restore
-// fills them.
+// memory. Saves are written from them, partner copies sent from them, and a restore fills them.
 //
 // On the host the optimizer's arenas lie in them: it reads one buffer and writes the next, so that a snapshot
 // costs no copy. For a GPU a snapshot is copied into a buffer beside the next step. With a local level it is

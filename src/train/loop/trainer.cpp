@@ -1,3 +1,4 @@
+// The loop over steps: orders, a step, what the guard finds in it, saves, and the end of the run.
 #include "src/train/loop/trainer.hpp"
 
 #include <fmt/core.h>

@@ -3,7 +3,7 @@
 
     compiled_kernels_test.py NVCC BUILD [--list]     with the flags in BUILD/compile_commands.json; --list: what is measured
 
-nvcc accepts a look into a variable of the host and compiles it to a trap, without a warning. The kernel then fails on a GPU only.
+nvcc accepts an access to a variable of the host and compiles it to a trap without a warning. The kernel then fails on a GPU only.
 """
 import concurrent.futures
 import fnmatch
