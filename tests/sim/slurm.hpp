@@ -1,7 +1,7 @@
 #pragma once
 // SLURM, which answers late, wrongly or not at all.
-#include "slurm/fake_cluster.hpp"
 #include "tests/sim/world.hpp"
+#include "tests/slurm/fake_cluster.hpp"
 
 namespace holdfast::sim {
 

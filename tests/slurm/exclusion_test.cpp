@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "slurm/commands.hpp"
-#include "slurm/fake_cluster.hpp"
 #include "slurm/replies.hpp"
+#include "tests/slurm/fake_cluster.hpp"
 
 namespace holdfast::slurm {
 namespace {

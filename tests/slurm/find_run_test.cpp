@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <stdlib.h>
 
-#include "slurm/fake_cluster.hpp"
 #include "src/base/files.hpp"
+#include "tests/slurm/fake_cluster.hpp"
 
 namespace holdfast::slurm {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "launcher/health/doctor.hpp"
 #include "launcher/health/nodes.hpp"
-#include "slurm/fake_cluster.hpp"
 #include "tests/launcher/health/fake_node.hpp"
+#include "tests/slurm/fake_cluster.hpp"
 
 namespace holdfast::launcher {
 namespace {

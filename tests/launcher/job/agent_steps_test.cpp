@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include "slurm/fake_cluster.hpp"
 #include "src/base/run_dir.hpp"
 #include "tests/config/scratch.hpp"
+#include "tests/slurm/fake_cluster.hpp"
 
 namespace holdfast::launcher {
 namespace {

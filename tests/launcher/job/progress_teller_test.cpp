@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "launcher/supervise/journal.hpp"
-#include "slurm/fake_cluster.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/control/channel.hpp"
 #include "tests/config/scratch.hpp"
+#include "tests/slurm/fake_cluster.hpp"
 
 namespace holdfast::launcher {
 namespace {

@@ -18,12 +18,12 @@
 
 #include "launcher/agent/leader/election.hpp"
 #include "launcher/agent/leader/leader.hpp"
-#include "slurm/fake_cluster.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/descriptors.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
+#include "tests/slurm/fake_cluster.hpp"
 
 namespace holdfast::launcher {
 namespace {

@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "checkpoint/index/catalog.hpp"
-#include "slurm/fake_cluster.hpp"
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
 #include "tests/control/loop_thread.hpp"
 #include "tests/launcher/record/log_entry.hpp"
+#include "tests/slurm/fake_cluster.hpp"
 
 namespace holdfast::launcher {
 namespace {
