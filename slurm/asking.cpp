@@ -1,11 +1,14 @@
 #include "slurm/asking.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
 #include "slurm/environment.hpp"
 #include "slurm/hostlist.hpp"
 #include "slurm/replies.hpp"
+#include "slurm/tools.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::slurm {
@@ -46,11 +49,13 @@ std::vector<std::string> names_in(std::string_view hostlist) {
   }
 }
 
-Finished ask(std::vector<std::string> argv, milliseconds limit) {
+Finished ask(std::vector<std::string> argv, milliseconds limit, Asking how) {
   const std::string tool = argv.front();
   Command command;
   command.argv = std::move(argv);
-  command.environment = tool_environment();
+  command.argv.front() = tool_path(tool);
+  command.environment = how.environment ? std::move(how.environment) : tool_environment();
+  command.block_sigterm = how.block_sigterm;
   Finished done;
   try {
     done = run(command, limit);
@@ -58,13 +63,11 @@ Finished ask(std::vector<std::string> argv, milliseconds limit) {
     throw Error(Exit::runtime, "SLURM's tool '" + tool + "' cannot be started", error.why(),
                 "Is this a login node of the cluster, with SLURM's client tools in PATH?");
   }
-  if (done.timed_out && (tool == "sacct" || tool == "sacctmgr"))
-    throw Error(Exit::transient, "SLURM's accounting does not answer", "'" + tool + "' took too long",
-                "Try again when slurmdbd is back.");
-  if (done.timed_out)
-    throw Error(Exit::transient, "SLURM does not answer", "'" + tool + "' took too long",
-                "Try again when slurmctld is back.");
-  return done;
+  if (!done.timed_out) return done;
+  const bool accounting = tool == "sacct" || tool == "sacctmgr";
+  throw Error(Exit::transient, accounting ? "SLURM's accounting does not answer" : "SLURM does not answer",
+              fmt::format("'{}' took longer than {:.1f} s", tool, 1e-3 * static_cast<double>(limit.count())),
+              fmt::format("Try again when {} is back.", accounting ? "slurmdbd" : "slurmctld"));
 }
 
 std::string answer(const std::vector<std::string>& argv, milliseconds limit) {

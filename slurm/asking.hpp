@@ -1,5 +1,5 @@
 #pragma once
-// For questions about the site: a tool is run, and its reply taken apart.
+// A tool of SLURM is run, and its reply taken apart.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -10,8 +10,14 @@
 
 namespace holdfast::slurm {
 
+struct Asking {
+  /// Absent: tool_environment().
+  std::optional<std::vector<std::string>> environment = std::nullopt;
+  /// For calls right after a requeue: SLURM ends the processes of the job then, and the tool may be one.
+  bool block_sigterm = false;
+};
 /// Runs a tool to its end. Throws Error: runtime when it cannot be started, transient when it takes longer.
-Finished ask(std::vector<std::string> argv, std::chrono::milliseconds limit);
+Finished ask(std::vector<std::string> argv, std::chrono::milliseconds limit, Asking how = {});
 /// What it prints; throws Error also when it fails.
 std::string answer(const std::vector<std::string>& argv, std::chrono::milliseconds limit);
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 
+#include "slurm/asking.hpp"
 #include "slurm/commands.hpp"
 #include "slurm/environment.hpp"
 #include "slurm/hostlist.hpp"
 #include "slurm/replies.hpp"
-#include "slurm/tools.hpp"
 #include "src/base/env.hpp"
 #include "src/base/log.hpp"
 #include "src/base/text.hpp"
@@ -19,34 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Runs a tool to its end. `block_sigterm`: for calls right after a requeue, when SLURM ends the processes of
-/// the job, of which the tool may be one. Throws errors that do not come from the tool (missing, too slow).
-Finished call(std::vector<std::string> argv, std::vector<std::string> environment, milliseconds limit,
-              bool block_sigterm = false) {
-  const std::string tool = argv.front();
-  Command command;
-  command.argv = std::move(argv);
-  command.argv.front() = tool_path(tool);
-  command.environment = std::move(environment);
-  command.block_sigterm = block_sigterm;
-  Finished done;
-  try {
-    done = run(command, limit);
-  } catch (const Error& error) {
-    throw Error(Exit::runtime, "SLURM's tool '" + tool + "' cannot be started", error.why(),
-                "Is this a login node of the cluster, with SLURM's client tools in PATH?");
-  }
-  if (done.timed_out)
-    throw Error(
-        Exit::transient, "SLURM does not answer",
-        fmt::format("'{}' took longer than {:.1f} s", tool, static_cast<double>(limit.count()) / 1000),
-        "Try again when slurmctld is back.");
-  return done;
-}
-
-Finished call(std::vector<std::string> argv, milliseconds limit) {
-  return call(std::move(argv), tool_environment(), limit);
-}
+const Asking after_requeue{.environment = std::nullopt, .block_sigterm = true};
 
 /// `doing`: "cannot submit the job", "cannot read the nodes", ...
 [[noreturn]] void refuse(const std::string& doing, const Finished& done, const std::string& hint = "") {
@@ -72,7 +45,7 @@ const char* hint_for_refused_job(std::string_view err) {
 }  // namespace
 
 std::string ClusterCli::version(milliseconds limit) {
-  const Finished done = call(version_argv(), limit);
+  const Finished done = ask(version_argv(), limit);
   if (done.status != 0) refuse("no SLURM cluster is configured on this machine, or it does not answer", done);
   return read_version(done.out);
 }
@@ -80,7 +53,7 @@ std::string ClusterCli::version(milliseconds limit) {
 void ClusterCli::ping(milliseconds limit) {
   // Not `scontrol ping`: a controller that limits the rate of requests (rl_enable) refuses that one, as if it
   // were down, while others wait for their turn. Job 1 need not exist.
-  const Finished done = call(job_argv(1), limit);
+  const Finished done = ask(job_argv(1), limit);
   if (done.status == 0 || says_unknown_job(done.err)) return;
   throw Error(Exit::transient, "SLURM's controller does not answer", complaint(done.err),
               "Try again when slurmctld is back.");
@@ -94,7 +67,7 @@ JobId ClusterCli::submit(const Submission& submission, milliseconds limit) {
   if (const std::string left_out = left_out_for_sbatch(); !left_out.empty()) log::warn("{}", left_out);
   Finished done;
   try {
-    done = call(submit_argv(submission), job_environment(), limit);
+    done = ask(submit_argv(submission), limit, {.environment = job_environment()});
   } catch (const Error& error) {
     if (error.exit() == Exit::transient) throw OutcomeUnknown(error.why());
     throw;
@@ -115,7 +88,7 @@ JobName ClusterCli::called(JobId id, milliseconds limit) {
     const std::lock_guard lock(mutex_);
     if (const auto known = names_.find(id); known != names_.end()) return known->second;
   }
-  const Finished done = call(task_argv(std::to_string(id)), tool_environment(), limit, true);
+  const Finished done = ask(task_argv(std::to_string(id)), limit, after_requeue);
   if (done.status != 0 && says_unknown_job(done.err)) return id;
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), done);
   const JobName name = read_task(done.out, id);
@@ -126,47 +99,47 @@ JobName ClusterCli::called(JobId id, milliseconds limit) {
 }
 
 std::optional<JobId> ClusterCli::number_of(const std::string& name, milliseconds limit) {
-  const Finished done = call(task_argv(name), limit);
+  const Finished done = ask(task_argv(name), limit);
   if (done.status != 0 && says_unknown_job(done.err)) return std::nullopt;
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", name), done);
   return read_number(done.out, name);
 }
 
 std::optional<Job> ClusterCli::job(JobId id, milliseconds limit) {
-  const Finished done = call(job_argv(id), limit);
+  const Finished done = ask(job_argv(id), limit);
   if (done.status != 0 && says_unknown_job(done.err)) return std::nullopt;
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), done);
   return read_job(done.out, id);
 }
 
 std::vector<JobId> ClusterCli::jobs_of_script(const std::filesystem::path& script, milliseconds limit) {
-  const Finished done = call(scripts_argv(), limit);
+  const Finished done = ask(scripts_argv(), limit);
   if (done.status != 0) refuse("cannot ask SLURM about this user's jobs", done);
   return read_jobs_of_script(done.out, script.string());
 }
 
 std::optional<std::filesystem::path> ClusterCli::script_of_job(JobId id, milliseconds limit) {
-  const Finished done = call(scripts_argv(), limit);
+  const Finished done = ask(scripts_argv(), limit);
   if (done.status != 0) refuse("cannot ask SLURM about this user's jobs", done);
   return read_script_of_job(done.out, id);
 }
 
 std::optional<OwnJob> ClusterCli::queued_job(JobId id, milliseconds limit) {
-  const Finished done = call(queued_job_argv(id), limit);
+  const Finished done = ask(queued_job_argv(id), limit);
   if (done.status != 0 && says_unknown_job(done.err)) return std::nullopt;
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), done);
   return read_queued_job(done.out, id);
 }
 
 std::vector<OwnJob> ClusterCli::own_jobs(milliseconds limit) {
-  const Finished done = call(own_jobs_argv(), limit);
+  const Finished done = ask(own_jobs_argv(), limit);
   if (done.status != 0) refuse("cannot ask SLURM about this user's jobs", done);
   return read_own_jobs(done.out);
 }
 
 std::vector<Node> ClusterCli::nodes(const std::vector<std::string>& names, milliseconds limit) {
   if (names.empty()) return {};
-  const Finished done = call(nodes_argv(names), limit);
+  const Finished done = ask(nodes_argv(names), limit);
   if (done.status != 0) refuse("cannot ask SLURM about nodes " + compress(names), done);
   const std::vector<Node> known = read_nodes(done.out);
   std::vector<Node> asked;
@@ -182,39 +155,39 @@ std::vector<Node> ClusterCli::nodes(const std::vector<std::string>& names, milli
 }
 
 std::map<std::string, int> ClusterCli::gpus(JobId id, milliseconds limit) {
-  const Finished done = call(details_argv(id), limit);
+  const Finished done = ask(details_argv(id), limit);
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM for the GPUs of job {}", id), done);
   return read_gpus(done.out, id);
 }
 
 void ClusterCli::cancel(JobId id, milliseconds limit) {
-  const Finished done = call(cancel_argv(called(id, limit)), limit);
+  const Finished done = ask(cancel_argv(called(id, limit)), limit);
   if (done.status != 0 && !says_unknown_job(done.err)) refuse(fmt::format("cannot cancel job {}", id), done);
 }
 
 void ClusterCli::signal_steps(JobId id, std::string_view name, int signal, milliseconds limit) {
-  const Finished steps = call(steps_argv(called(id, limit)), limit);
+  const Finished steps = ask(steps_argv(called(id, limit)), limit);
   if (steps.status != 0) refuse(fmt::format("cannot ask SLURM for the steps of job {}", id), steps);
   const auto named = read_steps_named(steps.out, name);
   if (named.empty()) return;
-  const Finished done = call(signal_steps_argv(named, signal), limit);
+  const Finished done = ask(signal_steps_argv(named, signal), limit);
   if (done.status != 0) refuse(fmt::format("cannot signal the steps of job {}", id), done);
 }
 
 std::set<int> ClusterCli::processes_here(JobId id, const std::string& node, milliseconds limit) {
-  const Finished done = call(processes_argv(id, node), limit);
+  const Finished done = ask(processes_argv(id, node), limit);
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM for the processes of job {}", id), done);
   return read_processes(done.out);
 }
 
 bool ClusterCli::requeues_at_its_end(JobId id, milliseconds limit) {
-  const Finished done = call(preemption_argv(called(id, limit)), limit);
+  const Finished done = ask(preemption_argv(called(id, limit)), limit);
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM whether job {} is preempted", id), done);
   return requeues_preempted_jobs(version(limit)) && read_preempted(done.out);
 }
 
 void ClusterCli::requeue(JobId id, milliseconds limit) {
-  const Finished done = call(requeue_argv(called(id, limit)), limit);
+  const Finished done = ask(requeue_argv(called(id, limit)), limit);
   if (done.status == 0 || says_already_pending(done.err)) return;
   // With no controller, scontrol says "Unexpected message received": the ping tells the two apart.
   if (kind_of_failure(done.err) == Exit::runtime && !says_unknown_job(done.err)) ping(limit);
@@ -223,18 +196,18 @@ void ClusterCli::requeue(JobId id, milliseconds limit) {
 
 void ClusterCli::wait_for(JobId id, JobId other, milliseconds limit) {
   const JobName job = called(id, limit);
-  const Finished done = call(wait_for_argv(job, called(other, limit)), tool_environment(), limit, true);
+  const Finished done = ask(wait_for_argv(job, called(other, limit)), limit, after_requeue);
   if (done.status != 0) refuse(fmt::format("cannot let job {} wait for job {}", id, other), done);
 }
 
 OtherNodes ClusterCli::other_nodes(JobId id, milliseconds limit) {
-  const Finished job = call(job_constraints_argv(called(id, limit)), limit);
+  const Finished job = ask(job_constraints_argv(called(id, limit)), limit);
   if (job.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), job);
   const auto constraints = read_job_constraints(job.out);
   if (!constraints) throw Error(Exit::usage, fmt::format("SLURM does not know job {}", id));
   OtherNodes around{constraints->excluded, {}};
   for (const auto& partition : constraints->partitions) {
-    const Finished nodes = call(partition_argv(partition), limit);
+    const Finished nodes = ask(partition_argv(partition), limit);
     if (nodes.status != 0) refuse("cannot read the nodes of partition " + partition, nodes);
     around.partitions.push_back(read_nodes(nodes.out));
   }
@@ -243,18 +216,18 @@ OtherNodes ClusterCli::other_nodes(JobId id, milliseconds limit) {
 
 void ClusterCli::exclude(JobId id, const std::vector<std::string>& nodes, milliseconds limit) {
   const JobName job = called(id, limit);
-  const Finished done = call(exclude_argv(job, nodes), tool_environment(), limit, true);
+  const Finished done = ask(exclude_argv(job, nodes), limit, after_requeue);
   if (done.status != 0) refuse(fmt::format("cannot exclude nodes for job {}", id), done);
 }
 
 std::string ClusterCli::comment(JobId id, milliseconds limit) {
-  const Finished done = call(comment_argv(called(id, limit)), limit);
+  const Finished done = ask(comment_argv(called(id, limit)), limit);
   if (done.status != 0) refuse(fmt::format("cannot read the comment of job {}", id), done);
   return read_comment(done.out);
 }
 
 void ClusterCli::set_comment(JobId id, const std::string& text, milliseconds limit) {
-  const Finished done = call(set_comment_argv(called(id, limit), text), limit);
+  const Finished done = ask(set_comment_argv(called(id, limit), text), limit);
   if (done.status != 0) refuse(fmt::format("cannot set the comment of job {}", id), done);
 }
 
