@@ -1,6 +1,6 @@
 #pragma once
-// The interface to the cluster manager. ClusterCli (cluster_cli.hpp) calls SLURM's own tools, FakeCluster
-// (fake_cluster.hpp) is in memory, for tests.
+// The interface to the cluster manager. ClusterCli (cluster_cli.hpp) calls SLURM's own tools, LocalCluster
+// (local_cluster.hpp) is this machine alone.
 //
 // Every call has a deadline and none waits longer. Errors carry the exit code to end with: slurmctld does not
 // answer, or asks to try later -> transient; SLURM refuses the request -> usage or impossible, with SLURM's
@@ -168,6 +168,8 @@ class Cluster {
   /// exit code is unreliable and srun may hang for minutes when its node is lost: a start has succeeded when
   /// the agent connects; never wait for an old srun.
   virtual Command step_command(const StepRequest& request) const = 0;
+  /// Does it end what processes of a job are left when the job ends? Else they must end with their parents.
+  virtual bool ends_processes() const { return true; }
 };
 
 }  // namespace holdfast::slurm

@@ -69,14 +69,9 @@ struct LiveView::Shared {
   void ask_slurm() {
     const auto now = newest();
     std::optional<JobFacts> answer;
-    if (now->silent && now->job) {
-      try {
-        answer = job_facts(now->job, slurm::ClusterCli().queued_job(*now->job, std::chrono::seconds(5)));
-      } catch (const Error& error) {
-        answer.emplace();
-        answer->id = now->job;
-        answer->unanswered = error.what();
-      }
+    if (now->silent && now->owner) {
+      slurm::ClusterCli cluster;
+      answer = job_facts(run, now->owner, cluster);
     }
     const std::scoped_lock lock(mutex);
     job = std::move(answer);

@@ -1,6 +1,7 @@
 #include "launcher/cli/run_facts.hpp"
 
-#include "launcher/job/run_owner.hpp"
+#include <fmt/format.h>
+
 #include "launcher/report/facts.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "slurm/reasons.hpp"
@@ -43,17 +44,31 @@ JobFacts job_facts(std::optional<slurm::JobId> id, const std::optional<slurm::Ow
   return facts;
 }
 
-JobFacts job_facts(const RunDir& run, slurm::ClusterCli& cluster) {
-  std::optional<slurm::JobId> id;
+JobFacts job_facts(const RunDir& run, const std::optional<Owner>& owner, slurm::ClusterCli& cluster) {
+  JobFacts facts;
   try {
-    if (const auto owner = read_owner(run)) id = owner->job;
-    return job_facts(id, id ? cluster.queued_job(*id, std::chrono::seconds(5)) : std::nullopt);
+    if (!owner || !owner->job) return facts;
+    if (!owner->local) return job_facts(owner->job, cluster.queued_job(*owner->job, std::chrono::seconds(5)));
+    facts.local = fmt::format("process {} on {}", owner->pid, owner->host);
+    facts.start = owner->since;
+    facts.live = local_run_lives(run);
+  } catch (const Error& error) {
+    facts.unanswered = error.what();
+  }
+  facts.id = owner->job;
+  return facts;
+}
+
+JobFacts job_facts(const RunDir& run, slurm::ClusterCli& cluster) {
+  std::optional<Owner> owner;
+  try {
+    owner = read_owner(run);
   } catch (const Error& error) {
     JobFacts facts;
-    facts.id = id;
     facts.unanswered = error.what();
     return facts;
   }
+  return job_facts(run, owner, cluster);
 }
 
 }  // namespace holdfast::launcher

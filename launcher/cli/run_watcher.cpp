@@ -6,7 +6,6 @@
 
 #include "checkpoint/index/catalog.hpp"
 #include "launcher/cli/run_facts.hpp"
-#include "launcher/job/run_owner.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -83,7 +82,7 @@ void RunWatcher::look_at_events() {
   view_.events = std::move(all);
   look_at_settings();  // a new job may have others
   if (files::is_there(run_.nodes())) view_.status.roster = read_roster(run_);
-  if (const auto owner = read_owner(run_)) job_ = owner->job;
+  if (auto owner = read_owner(run_)) owner_ = std::move(owner);
 }
 
 void RunWatcher::look_at_disk() {
@@ -129,7 +128,7 @@ SeenRun RunWatcher::look() {
   }
   view_.status.state = replayed_;
   count_steps(view_.status);
-  return {view_, job_, silent()};
+  return {view_, owner_, silent()};
 }
 
 }  // namespace holdfast::launcher

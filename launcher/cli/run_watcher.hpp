@@ -5,11 +5,11 @@
 #include <optional>
 #include <vector>
 
+#include "launcher/job/run_owner.hpp"
 #include "launcher/sinks/sink.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/watch/replay.hpp"
 #include "launcher/watch/screen.hpp"
-#include "slurm/job_env.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/config/run_config.hpp"
 
@@ -18,8 +18,8 @@ namespace holdfast::launcher {
 /// What was seen of a run at one moment.
 struct SeenRun {
   watch::View view;
-  std::optional<slurm::JobId> job;  ///< that owns the run
-  bool silent = false;              ///< it is not over, and the record has said nothing for longer than usual
+  std::optional<Owner> owner;  ///< of the run
+  bool silent = false;         ///< it is not over, and the record has said nothing for longer than usual
 };
 
 class RunWatcher {
@@ -45,7 +45,7 @@ class RunWatcher {
   watch::View view_;
   watch::StepTape tape_;
   config::Checkpoint keeping_;
-  std::optional<slurm::JobId> job_;
+  std::optional<Owner> owner_;
   std::unique_ptr<sinks::MetricsFeed> metrics_;  ///< null until the settings are read
   std::vector<std::unique_ptr<sinks::Sink>> into_view_;
   std::int64_t measured_step_ = -1;  ///< the checkpoint whose size is known

@@ -1,13 +1,18 @@
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "launcher/agent/daemon/guardian.hpp"
 #include "launcher/agent/daemon/serve.hpp"
 #include "launcher/cli/job_options.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/health/this_machine.hpp"
 #include "launcher/job/job_monitor.hpp"
+#include "launcher/job/local_run.hpp"
 #include "launcher/job/preparation.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "slurm/job_env.hpp"
+#include "slurm/local_cluster.hpp"
 #include "slurm/tools.hpp"
 #include "src/base/descriptors.hpp"
 #include "src/base/error.hpp"
@@ -36,6 +41,21 @@ Scratch scratch_of(const AgentOptions& options) {
           options.node};
 }
 
+int monitor(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env) {
+  const int code = monitor_job(run, cluster, env);
+  if (code == static_cast<int>(Exit::transient) && !env.in_batch_script())
+    log::warn("the run can be continued: 'holdfast run {}' in this or another allocation", run.path.string());
+  return code;
+}
+
+int run_locally(JobOptions job, bool is_run) {
+  if (is_run) job.file = run_dir(job.file).config().string();
+  const auto loaded = job.load(1);
+  const auto machine =
+      this_machine(slurm::LocalCluster::node_name(), std::max(1, loaded.config.cluster.ranks_per_node));
+  return run_here(on_one_node(loaded, has_gpus(machine)), machine);
+}
+
 int serve_node(const AgentOptions& options) {
   log::start("agent " + options.node);
   raise_descriptor_limit();
@@ -49,38 +69,46 @@ void add_run(CLI::App& app, int& exit_code) {
                                   "Inside an allocation (salloc, a script of your own): keep an agent on "
                                   "every node until the run is over");
   auto job = std::make_shared<JobOptions>();
+  auto local = std::make_shared<bool>(false);
   job->add_to(*verb);
+  verb->add_flag(
+      "--local", *local,
+      "Run on this machine alone, without SLURM: one node, no spares; Ctrl-C saves and ends the run");
   verb->get_option("job")
       ->description(
           "Run directory that `holdfast submit` has created; or a job file: the run is set up first, as "
           "by submit. Without either, '-- PROGRAM ARGUMENT...' is run on all nodes of the allocation but the "
           "spares")
       ->type_name("RUN_DIR | JOB.toml");
-  verb->callback([job, &exit_code] {
+  verb->callback([job, local, &exit_code] {
     log::start_in_background("run");
     hide_memory();
     lock_all_pages();  // its program lies on shared storage
     raise_descriptor_limit();
     slurm::find_tools();
-    slurm::ClusterCli cluster;
     const bool is_run = std::filesystem::is_directory(job->file);
     if (is_run && job->any_set())
       throw Error(Exit::usage, "the settings of " + job->file + " cannot be changed",
                   "it is a run directory, and options apply to job files", "Give the job file?");
     if (is_run) require_own_run(run_dir(job->file));
+    if (*local) {
+      exit_code = run_locally(*job, is_run);
+      return;
+    }
+    slurm::ClusterCli cluster;
     const auto env = slurm::job_env();
     if (env.components > 1)
       throw Error(Exit::usage, "Holdfast does not run in a heterogeneous job",
                   "each of its components is a job of its own, with other nodes",
                   "Ask for all nodes in one component?");
     if (is_run) {
-      exit_code = monitor_job(run_dir(job->file), cluster);
+      exit_code = monitor(run_dir(job->file), cluster, env);
     } else {
       const Preparation prepared = prepare(job->load(static_cast<int>(env.nodes.size())).config);
       check_cluster_file(prepared.files.facts);
       if (is_done(prepared, env)) return;
       take_run_dir(prepared, env.job, cluster);
-      exit_code = monitor_job(prepared.run, cluster);
+      exit_code = monitor(prepared.run, cluster, env);
     }
   });
 }
@@ -94,7 +122,8 @@ void add_agent(CLI::App& app, int& exit_code) {
   verb->add_flag("--serve", options->serve, "Be the serving process, which the guardian starts")->group("");
   verb->callback([options, &exit_code] {
     hide_memory();
-    if (options->node.empty()) options->node = slurm::job_env().node;
+    if (options->node.empty())
+      options->node = slurm::inside_a_job() ? slurm::job_env().node : slurm::LocalCluster::node_name();
     if (options->serve) {
       exit_code = serve_node(*options);
     } else {

@@ -113,7 +113,7 @@ std::vector<Finding> check_interface(const Roots& roots, const Expected& expecte
   const std::string wanted = expected.cluster ? expected.cluster->control_interface : "";
   TextList up;
   for (const auto& name : files::list(net)) {
-    if (name == "lo" || (!wanted.empty() && name != wanted)) continue;
+    if (wanted.empty() ? name == "lo" : name != wanted) continue;
     const bool carrier = read_number(net / name / "carrier").value_or(0) == 1;
     const auto speed = read_number(net / name / "speed").value_or(-1);  // Mbit/s; virtual ones have none
     const std::string rate = speed > 0 ? fmt::format(" at {:g} Gb/s", static_cast<double>(speed) / 1000) : "";

@@ -295,8 +295,7 @@ void check_time_left(const config::RunConfig& config, double end_time, bool in_b
 
 }  // namespace
 
-int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
-  const auto env = slurm::job_env();
+int monitor_job(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env) {
   if (const auto code = turn_of(run, cluster, env)) return *code;
   confirm_owner(run, env.job, cluster);
   const auto config = config::load(run.config()).config;
@@ -350,18 +349,13 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   const int code = monitor.run();
   try {
     print_admin_lines(run, roster.job);
-    if (code == static_cast<int>(Exit::transient) && !monitor.told_to_end()) {
-      if (env.in_batch_script()) {
-        // SLURM ends a job that it requeues: this process must live until it has set the nodes to exclude.
-        ::signal(SIGTERM, SIG_IGN);
-        if (cluster.requeues_at_its_end(env.job))
-          log::info("SLURM preempts job {}, and puts it back into the queue itself", env.job);
-        else
-          requeue_job(run, cluster, env.job, roster, ledger, excluded);
-      } else {
-        log::warn("the run can be continued: 'holdfast run {}' in this or another allocation",
-                  run.path.string());
-      }
+    if (code == static_cast<int>(Exit::transient) && !monitor.told_to_end() && env.in_batch_script()) {
+      // SLURM ends a job that it requeues: this process must live until it has set the nodes to exclude.
+      ::signal(SIGTERM, SIG_IGN);
+      if (cluster.requeues_at_its_end(env.job))
+        log::info("SLURM preempts job {}, and puts it back into the queue itself", env.job);
+      else
+        requeue_job(run, cluster, env.job, roster, ledger, excluded);
     }
   } catch (const Error& error) {
     log::warn("{}", error.what());  // the batch script requeues too

@@ -21,8 +21,8 @@ std::string allocation_name(slurm::JobId job, int restarts, bool again_by_hand, 
 /// whose directory is closed to its group gets none, whatever slurm.comment_s is (`asked_s`).
 int comment_interval(const RunDir& run, int asked_s);
 
-/// Runs inside an allocation. Throws Error before anything was started; afterwards returns the run's exit
-/// code, or 128 + signal.
-int monitor_job(const RunDir& run, slurm::Cluster& cluster);
+/// Runs inside an allocation, which `env` describes. Throws Error before anything was started; afterwards
+/// returns the run's exit code, or 128 + signal.
+int monitor_job(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env);
 
 }  // namespace holdfast::launcher

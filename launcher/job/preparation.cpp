@@ -103,7 +103,8 @@ Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch, c
   RunFiles& files = out.files;
   preflight::Problems& problems = out.problems;
   files.config = with_sbatch(std::move(config), sbatch);
-  problems.look([&] { files.facts = config::load_cluster(files.config.cluster.file); });
+  problems.look(
+      [&] { files.facts = choice.facts ? *choice.facts : config::load_cluster(files.config.cluster.file); });
   problems.look([&] { files.model = config::model_of(files.config); });
   problems.look([&] { out.run = run_dir_of(files.config); });
   problems.refuse();
@@ -130,8 +131,9 @@ Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch, c
   return out;
 }
 
-Preparation prepare(config::RunConfig config, const std::vector<std::string>& sbatch) {
-  Look look = look_at(std::move(config), sbatch);
+Preparation prepare(config::RunConfig config, const std::vector<std::string>& sbatch,
+                    const NodeChoice& choice) {
+  Look look = look_at(std::move(config), sbatch, choice);
   slurm::Submission submission{look.run.script(), {}};
   look.problems.look([&] {
     const auto job = batch_job(look.files.config, look.files.facts, look.run, this_program());

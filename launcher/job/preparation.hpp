@@ -18,8 +18,9 @@ struct Look {
 
 /// Nodes that are planned for.
 struct NodeChoice {
-  std::vector<std::string> on;       ///< empty: as the cluster file describes them
-  std::vector<std::string> without;  ///< of these, none
+  std::vector<std::string> on;                               ///< empty: as the cluster file describes them
+  std::vector<std::string> without;                          ///< of these, none
+  std::optional<config::ClusterFacts> facts = std::nullopt;  ///< in the place of the cluster file's
 };
 
 /// Looks at everything that can be looked at without SLURM. `sbatch`: further flags of the job. Writes
@@ -36,7 +37,8 @@ struct Preparation {
 };
 
 /// Throws Errors with all that look_at() found.
-Preparation prepare(config::RunConfig config, const std::vector<std::string>& sbatch = {});
+Preparation prepare(config::RunConfig config, const std::vector<std::string>& sbatch = {},
+                    const NodeChoice& choice = {});
 
 /// Throws Error (usage) when the cluster file is the minipod's, as where a job names none, and SLURM calls
 /// its cluster otherwise. Where SLURM does not say its name, warns.

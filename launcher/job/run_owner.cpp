@@ -40,6 +40,7 @@ std::string text_of(const Owner& owner) {
               {"pid", owner.pid},
               {"since", owner.since}};
   if (owner.job) out["job_id"] = *owner.job;
+  if (owner.local) out["local"] = true;
   return out.dump() + "\n";
 }
 
@@ -68,6 +69,12 @@ slurm::JobName called(slurm::Cluster& cluster, JobId id) {
   }
 }
 
+Error still_going_on(const RunDir& run, const std::string& why) {
+  return {Exit::usage,
+          fmt::format("the run directory {} belongs to a run that is still going on", run.path.string()), why,
+          "Wait for it, or choose another run.dir?"};
+}
+
 std::optional<Holder> live_holder(const RunDir& run, const Owner& owner, slurm::Cluster& cluster) {
   const std::string where = run.path.string();
   const auto owned_by = [&](JobId id, const std::string& why, const std::string& hint) {
@@ -79,6 +86,11 @@ std::optional<Holder> live_holder(const RunDir& run, const Owner& owner, slurm::
                                     "for it with '-- --dependency=afterany:{}', or choose another run.dir?",
                                     slurm::shown(slurm::cancel_argv(called(cluster, id))), id))};
   };
+  if (owner.local) {
+    if (!local_run_lives(run)) return std::nullopt;
+    return Holder{still_going_on(run, fmt::format("process {} on {} runs it without SLURM, since {}",
+                                                  owner.pid, owner.host, utc_iso8601(owner.since)))};
+  }
   try {
     if (owner.job) {
       const auto job = cluster.job(*owner.job);
@@ -145,6 +157,11 @@ bool create(const RunDir& run, const Owner& owner) {
   throw system_error("cannot create " + run.owner().string(), error);
 }
 
+Error taken_again_and_again(const RunDir& run) {
+  return {Exit::transient, "cannot take the run directory " + run.path.string(),
+          "other processes keep taking it", "Try again?"};
+}
+
 /// Writes `mine` as the owner, in place of owners that are dead.
 void acquire(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit refusal) {
   for (int tries = 0; tries < 20; ++tries) {
@@ -159,19 +176,15 @@ void acquire(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit
     }
     remove_dead(run, *owner);
   }
-  throw Error(Exit::transient, "cannot take the run directory " + run.path.string(),
-              "other processes keep taking it", "Try again?");
+  throw taken_again_and_again(run);
 }
 
-/// A run without agents holds this lock as long as it lives, and checks for an owner after it has taken the
+/// A run without SLURM holds the lock as long as it lives, and checks for an owner after it has taken the
 /// lock. This is called when owner.json exists, so that one of the two notices the other.
 void refuse_bare_run(const RunDir& run, Exit refusal) {
-  if (!files::exists_or_fail(run.bare_lock())) return;
-  const files::Fd lock = files::open(run.bare_lock(), O_RDWR);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  throw Error(refusal, "the run directory " + run.path.string() + " belongs to a run that is still going on",
-              "a holdfast-train without a job of ours holds bare.lock",
-              "Wait for it, or choose another run.dir?");
+  if (!local_run_lives(run)) return;
+  const Error error = still_going_on(run, "a process that SLURM does not know holds bare.lock");
+  throw Error(refusal, error.problem(), error.why(), error.hint());
 }
 
 /// Takes the directory; gives it back when a run without agents has it.
@@ -193,6 +206,7 @@ std::optional<Owner> read_owner(const RunDir& run) {
   try {
     Owner owner{std::nullopt, read.at("host"), read.at("pid"), read.at("since")};
     if (!read.at("job_id").is_null()) owner.job = read.at("job_id").get<JobId>();
+    owner.local = read.value("local", false);
     return owner;
   } catch (const json::exception&) {
     throw Error(Exit::runtime, run.owner().string() + " is damaged",
@@ -224,17 +238,43 @@ void RunDirClaim::give_to(JobId job) {
   files::replace_atomically(run_.owner(), text_of(mine_));
 }
 
+bool local_run_lives(const RunDir& run) {
+  if (!files::exists_or_fail(run.bare_lock())) return false;
+  const files::Fd lock = files::open(run.bare_lock(), O_RDWR);
+  return ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+JobId take_for_local_run(const RunDir& run, slurm::Cluster& slurm) {
+  static files::Fd lock;  // the kernel lets go of it when the process ends
+  lock = files::open(run.bare_lock(), O_RDWR | O_CREAT);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+    throw still_going_on(run, "another process holds bare.lock");
+  Owner mine = this_process();
+  mine.local = true;
+  mine.job = static_cast<JobId>(mine.since);
+  for (int tries = 0; tries < 20; ++tries) {
+    const auto owner = read_owner(run);
+    if (!owner && create(run, mine)) return *mine.job;
+    if (!owner) continue;
+    if (!owner->local)
+      if (auto holder = live_holder(run, *owner, slurm)) throw Error(holder->error);
+    if (owner->local && owner->job && !replay(run).outcome) mine.job = owner->job;
+    remove_dead(run, *owner);
+  }
+  throw taken_again_and_again(run);
+}
+
 std::vector<JobId> live_jobs(const RunDir& run, slurm::Cluster& cluster) {
   auto ids = cluster.jobs_of_script(run.script());
   const auto owner = read_owner(run);
-  if (!owner || !owner->job || std::ranges::find(ids, *owner->job) != ids.end()) return ids;
+  if (!owner || !owner->job || owner->local || std::ranges::find(ids, *owner->job) != ids.end()) return ids;
   if (const auto job = cluster.job(*owner->job); job && job->alive()) ids.push_back(job->id);
   return ids;
 }
 
 std::optional<JobId> live_owner(const RunDir& run, JobId job, slurm::Cluster& cluster) {
   const auto owner = read_owner(run);
-  if (!owner || !owner->job || owner->job == job) return std::nullopt;
+  if (!owner || !owner->job || owner->local || owner->job == job) return std::nullopt;
   const auto other = cluster.job(*owner->job);
   return other && other->alive() ? owner->job : std::nullopt;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // A run directory belongs to one job at a time, which owner.json names. `submit` claims it before the job
-// exists, and the job's own `holdfast run` confirms the claim before it writes anything.
+// exists, and the job's own `holdfast run` confirms the claim before it writes anything. A local run also
+// holds a lock (bare.lock), which tells whether it lives: SLURM knows nothing of it.
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -14,9 +15,10 @@ namespace holdfast::launcher {
 struct Owner {
   /// Absent: `submit` is running, or died, or does not know whether SLURM has accepted the job.
   std::optional<slurm::JobId> job;
-  std::string host;  ///< of the claimant
-  int pid = 0;       ///< of the claimant
-  double since = 0;  ///< Unix seconds
+  std::string host;    ///< of the claimant
+  int pid = 0;         ///< of the claimant
+  double since = 0;    ///< Unix seconds
+  bool local = false;  ///< a run without SLURM, by process `pid` of `host`
   bool operator==(const Owner&) const = default;
 };
 
@@ -45,6 +47,13 @@ class RunDirClaim {
   Owner mine_;
   bool held_ = true;
 };
+
+/// For a run without SLURM: takes the directory until the process ends, or throws Error as RunDirClaim does.
+/// SLURM is asked only where the directory belongs to one of its jobs. Returns the number of the run's job:
+/// when it began, in Unix seconds, which is no job id of SLURM's; a run without an outcome keeps its number.
+slurm::JobId take_for_local_run(const RunDir& run, slurm::Cluster& slurm);
+/// Does a process hold the lock of runs without SLURM?
+bool local_run_lives(const RunDir& run);
 
 /// The jobs that use the run directory now, or will: the owner, and jobs of its script that wait. Throws
 /// Error.

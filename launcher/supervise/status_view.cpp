@@ -157,6 +157,11 @@ std::string job_text(const JobFacts& job) {
   const std::string id = job.id ? std::to_string(*job.id) : "none";
   if (!job.unanswered.empty())
     return fmt::format("job         {}; SLURM was asked in vain: {}\n", id, job.unanswered);
+  if (!job.local.empty())
+    return fmt::format("job         none: a local run, {}{}\n", job.local,
+                       !job.live   ? ", which has ended"
+                       : job.start ? ", since " + local_time(*job.start)
+                                   : "");
   if (!job.id) return "job         none\n";
   if (job.state.empty()) return fmt::format("job         {}, which SLURM does not know any more\n", id);
   std::string text = fmt::format("job         {} {}{}", id, job.state, reason_text(job));
@@ -278,7 +283,9 @@ std::string headline(const StatusFacts& f) {
   if (job.live && !job.pending && of_another_job(f)) return "starting; was " + from_record(f);
   if (job.live ? !job.pending : final) return from_record(f);
   if (!job.live) {
-    const std::string now = job.state.empty() ? "no job" : fmt::format("its job has ended ({})", job.state);
+    const std::string now = !job.local.empty()  ? "its 'holdfast run --local' has ended"
+                            : job.state.empty() ? "no job"
+                                                : fmt::format("its job has ended ({})", job.state);
     return f.state.attempts.empty() ? now : fmt::format("{}; was {}", now, from_record(f));
   }
   std::string out = "in the queue";
@@ -382,6 +389,7 @@ json status_json(const StatusFacts& f) {
                   {"why", f.job->unanswered},      {"state", f.job->state},
                   {"reason", f.job->reason},       {"meaning", f.job->meaning},
                   {"start", or_null(f.job->start)}};
+  if (f.job && !f.job->local.empty()) j["local"] = {{"process", f.job->local}, {"live", f.job->live}};
   return j;
 }
 

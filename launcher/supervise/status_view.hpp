@@ -13,7 +13,7 @@
 
 namespace holdfast::launcher {
 
-/// What SLURM says of the job that owns the run.
+/// What SLURM says of the job that owns the run; of a local run, what its lock says.
 struct JobFacts {
   std::optional<std::int64_t> id;  ///< absent: none of the user's live jobs is this run's
   std::string unanswered;          ///< why SLURM could not be asked; else ""
@@ -22,6 +22,7 @@ struct JobFacts {
   std::string meaning;             ///< of the reason, in words; "": it is not known
   std::optional<double> start;     ///< Unix seconds: when it began, or is expected to
   bool pending = false, live = false;
+  std::string local = {};  ///< of a local run, its process: "process 12 on host"; else ""
 };
 
 struct StatusFacts {

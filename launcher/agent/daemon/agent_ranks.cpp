@@ -309,7 +309,8 @@ Command Agent::attempt_command(std::vector<std::string> argv, const StartRanks& 
   command.argv = std::move(argv);
   command.environment =
       attempt_environment(run_, node_, order, cluster_, config_.rank, slurm::rank_environment());
-  command.new_session = true;  // it outlives this agent process
+  command.new_session = true;                           // it outlives this agent process
+  command.die_with_parent = !slurm_->ends_processes();  // unless nobody would end it then
   return command;
 }
 

@@ -163,7 +163,7 @@ int guard(const RunDir& run, const Scratch& scratch) {
   files::make_private_folder(scratch.folder);
   // The locks are held between two agents too.
   const files::Fd claim = hold_scratch(scratch), alone = hold_node(scratch);
-  const bool reaches_slurm = slurm::find_tools();
+  const bool reaches_slurm = !slurm::inside_a_job() || slurm::find_tools();
   name_python_folder();
   run_resident(scratch, run);
   require_own_run(run);      // now that its settings are copied: somebody may have replaced it until then

@@ -5,7 +5,7 @@
 #include "launcher/agent/daemon/agent.hpp"
 #include "launcher/agent/daemon/guardian.hpp"
 #include "launcher/agent/daemon/linux_node.hpp"
-#include "slurm/cluster_cli.hpp"
+#include "slurm/local_cluster.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/load.hpp"
@@ -38,7 +38,7 @@ int serve(const RunDir& run, const Scratch& scratch, pid_t guardian) {
   control::RealLoop loop;
   LinuxNode system(loop, run, scratch, in.local_level, guardian, in.config, in.cluster, in.roster, in.secret);
   int exit_code = 0;
-  Agent agent(loop, system, std::make_shared<slurm::ClusterCli>(), in, [&](int code) {
+  Agent agent(loop, system, slurm::cluster_around(), in, [&](int code) {
     exit_code = code;
     loop.stop();
   });

@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/supervise/journal.hpp"
-#include "slurm/fake_cluster.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/files.hpp"
 #include "tests/config/scratch.hpp"
+#include "tests/slurm/fake_cluster.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -191,6 +191,42 @@ TEST_F(RunOwner, a_run_without_a_job_keeps_its_directory) {
   }
   RunDirClaim claim(run, cluster);  // the lock of a run that has ended says nothing
   claim.check();
+}
+
+TEST_F(RunOwner, a_local_run_keeps_its_directory_while_it_lives) {
+  const auto job = take_for_local_run(run, cluster);
+  EXPECT_GT(job, 1'000'000'000) << "no job id of SLURM's";
+  EXPECT_TRUE(read_owner(run)->local);
+  EXPECT_EQ(read_owner(run)->job, job);
+  EXPECT_TRUE(local_run_lives(run));
+  const auto submit = refusal_of([&] { RunDirClaim claim(run, cluster); });
+  EXPECT_EQ(submit.exit, Exit::usage);
+  EXPECT_THAT(submit.text, HasSubstr("runs it without SLURM"));
+  EXPECT_TRUE(read_owner(run)->local) << "it is still the owner";
+  fake.add_job(job, "j", "dgx001");  // whatever SLURM knows under this number is not this run
+  EXPECT_TRUE(live_jobs(run, cluster).empty());
+  EXPECT_FALSE(live_owner(run, 6, cluster));
+
+  test::Scratch elsewhere;
+  const RunDir other{elsewhere.path()};
+  (void)take_for_local_run(other, cluster);  // this process lets the first lock go
+  EXPECT_FALSE(local_run_lives(run));
+  EXPECT_EQ(take_for_local_run(run, cluster), job) << "the run has no outcome: the same job goes on";
+  (void)take_for_local_run(other, cluster);
+  RunDirClaim claim(run, cluster);
+  claim.give_to(7);
+  EXPECT_FALSE(read_owner(run)->local);
+}
+
+TEST_F(RunOwner, a_local_run_does_not_take_the_directory_of_a_live_job) {
+  own(5);
+  fake.add_job(5, "j", "dgx001");
+  EXPECT_THAT(refusal_of([&] { (void)take_for_local_run(run, cluster); }).text,
+              HasSubstr("belongs to job 5"));
+  EXPECT_EQ(read_owner(run)->job, 5);
+  fake.end_job(5, "COMPLETED");
+  EXPECT_NE(take_for_local_run(run, cluster), 5);
+  EXPECT_TRUE(read_owner(run)->local);
 }
 
 TEST_F(RunOwner, a_damaged_file_is_not_guessed_at) {

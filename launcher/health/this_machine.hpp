@@ -1,0 +1,14 @@
+#pragma once
+// This machine as a cluster of one node, for local runs: what a cluster file would say of it.
+#include "src/config/cluster_facts.hpp"
+
+namespace holdfast::launcher {
+
+/// Does NVIDIA's driver report a GPU?
+bool has_gpus(const config::ClusterFacts& machine);
+
+/// `node`: its name. `ranks` share its memory where there is no GPU; a node without GPUs takes as many ranks
+/// as it has CPUs, or `ranks` if that is more.
+config::ClusterFacts this_machine(const std::string& node, int ranks);
+
+}  // namespace holdfast::launcher
