@@ -100,6 +100,7 @@ class FakeCluster {
   std::int64_t durable = 0, reached = 0;
   control::Phase hung_phase = control::Phase::data, waiting_phase = control::Phase::collective;
   int actions_left = -1;  ///< >= 0: the leader dies after so many more actions
+  std::function<void(const Action&)> on_action = [](const Action&) {};  ///< before it is carried out
   std::function<void(const Launch&)> on_launch = [](const Launch&) {};
   std::function<void()> after_tick = [] {};
   std::vector<std::pair<std::int64_t, std::string>>
@@ -308,6 +309,7 @@ class FakeCluster {
       for (const auto& action : actions) {
         if (actions_left == 0) return lose_leader();
         if (actions_left > 0) --actions_left;
+        on_action(action);
         if (const auto* record = std::get_if<Record>(&action)) {
           write(record->entry);
           if (const auto* lost = std::get_if<events::NodeLost>(&record->entry.event)) disconnect(lost->node);

@@ -11,7 +11,6 @@ namespace {
 using test::FakeCluster;
 using test::placement_of;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using Fitness = control::NodeHealth::Fitness;
 
@@ -33,22 +32,6 @@ TEST(FirstChecks, EveryNodeIsAskedOnceAndOnlySparesAndOneActiveNodeForTheirNumer
   c.new_leader(0);
   c.run(3);
   EXPECT_EQ(c.checks.size(), 6u) << "the next leader of the job checks its spares";
-}
-
-TEST(FirstChecks, AnUnfitNodeGivesItsSlotToAFitSpareBeforeRanksStart) {
-  FakeCluster c({.slots = 3, .spares = 3});
-  c.agent(1).health = c.agent(4).health = finding("gpu.count");
-  ASSERT_TRUE(c.training(1));
-  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n5", "n2"));
-  EXPECT_EQ(c.last("spare_promoted")["from"], "n1");
-  EXPECT_THAT(std::string(c.last("attempt_planned")["because"]), HasSubstr("unfit before the first start"));
-  EXPECT_EQ(c.all("attempt_planned").size(), 1u);
-  c.kill(2);
-  ASSERT_TRUE(c.training(2));
-  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n5", "n3"));
-  c.kill(0);
-  ASSERT_TRUE(c.training(3)) << "an unfit spare is better than none";
-  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n1", "n5", "n3"));
 }
 
 TEST(FirstChecks, WhatTheNodesHaveInCommonRefusesNoneAndIsSaidOnce) {

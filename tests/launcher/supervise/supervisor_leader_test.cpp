@@ -13,46 +13,12 @@ using test::placement_of;
 using testing::ElementsAre;
 using testing::Not;
 
-TEST(Supervisor, MinorityNamesNobodyDead) {
-  FakeCluster c;
-  ASSERT_TRUE(c.training(1));
-  for (const int n : {0, 1, 2}) c.cut(n);
-  c.run(110);
-  EXPECT_TRUE(c.all("node_lost").empty());
-  EXPECT_EQ(c.leader->attempt(), 1);
-  for (const int n : {0, 1, 2}) c.revive(n);
-  c.run(5);
-  EXPECT_EQ(c.stage(), Stage::running) << "it heals, and nothing was broken";
-  EXPECT_EQ(c.leader->attempt(), 1);
-  for (const int n : {0, 1, 2}) c.cut(n);
-  c.run(119);
-  EXPECT_TRUE(c.resigned.empty()) << "patience begins anew";
-  c.run(10);
-  EXPECT_FALSE(c.resigned.empty());
-  EXPECT_TRUE(c.all("node_lost").empty());
-  EXPECT_FALSE(c.exit_code);
-}
-
 TEST(Supervisor, HalfIsEnough) {
   FakeCluster c({.slots = 1, .spares = 1});
   ASSERT_TRUE(c.training(1));
   c.kill(0);
   ASSERT_TRUE(c.training(2));
   EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n1"));
-}
-
-TEST(Supervisor, NextLeaderAdoptsALiveAttempt) {
-  FakeCluster c({.steps = 60});
-  ASSERT_TRUE(c.training(1));
-  c.new_leader(4);
-  c.run(1);
-  EXPECT_EQ(c.stage(), Stage::running);
-  EXPECT_EQ(c.all("attempt_adopted").size(), 1u);
-  ASSERT_TRUE(c.until([&] { return c.exit_code.has_value(); }, 20));
-  EXPECT_EQ(c.exit_code, 0);
-  EXPECT_EQ(c.result()["attempts"].size(), 1u) << "healthy training went on";
-  EXPECT_EQ(c.all("first_step").size(), 1u);
-  EXPECT_EQ(c.result()["final_step"], 60);
 }
 
 /// Fitness, numerics, suspicion, failures, budgets and pace: the next leader decides by them before it has
@@ -188,30 +154,6 @@ TEST(Supervisor, ARankThatIsStoppedBeforeItsAgentIsReplaced) {
   EXPECT_EQ(c.last("attempt_ended")["rank"], 3);
 }
 
-TEST(Supervisor, NextLeaderRestartsWhatIsNotWhole) {
-  FakeCluster c;
-  ASSERT_TRUE(c.training(1));
-  c.lose_leader();
-  c.agent(1).ranks.clear();
-  c.run(2.5);
-  c.new_leader(4);
-  ASSERT_TRUE(c.training(2));
-  EXPECT_EQ(c.result()["attempts"][0]["cause"], "leader changed");
-  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
-}
-
-TEST(Supervisor, NextLeaderReplacesAPlacedNodeThatDiedWithTheLast) {
-  FakeCluster c;
-  ASSERT_TRUE(c.training(1));
-  c.lose_leader();
-  c.kill(1);
-  c.run(2.5);
-  c.new_leader(4);
-  ASSERT_TRUE(c.training(2));
-  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4", "n2"))
-      << "a leader's node is as good as another";
-}
-
 TEST(Supervisor, NextLeaderDoesNotAdoptALostNode) {
   // The last leader wrote `node_lost` and died before it wrote `attempt_ended`; the node was only slow and is
   // back.
@@ -291,18 +233,6 @@ TEST(Supervisor, AnOutcomeOnRecordIsTheOnlyOne) {
   c.run(0.1);
   EXPECT_EQ(c.exit_code, 0);
   EXPECT_EQ(c.all("run_finished").size(), 1u);
-}
-
-TEST(Supervisor, StoppedLeaderNamesNobodyDead) {
-  FakeCluster c;
-  ASSERT_TRUE(c.training(1));
-  c.leader_stopped_for(30);
-  c.run(1);
-  EXPECT_TRUE(c.all("node_lost").empty());
-  EXPECT_EQ(c.stage(), Stage::running);
-  c.leader_stopped_for(700);  // longer than a rank may hang
-  c.run(1);
-  EXPECT_EQ(c.leader->attempt(), 1);
 }
 
 TEST(Supervisor, LeaderStoppedWhileItWaitsForAnswers) {

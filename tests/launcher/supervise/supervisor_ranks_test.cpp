@@ -9,28 +9,9 @@ namespace {
 
 using nlohmann::json;
 using test::FakeCluster;
-using test::placement_of;
 using test::Shape;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-TEST(Supervisor, KilledRankIsRestartedInPlace) {
-  FakeCluster c;
-  ASSERT_TRUE(c.training(1));
-  c.end_rank(3, 128 + 9);
-  ASSERT_TRUE(c.training(2));
-  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
-  const json first = c.result()["attempts"][0];
-  EXPECT_EQ(first["cause"], "rank failed");
-  EXPECT_EQ(first["node"], "n1");
-  EXPECT_GT(first["detected_s"], 0.0);
-  EXPECT_LE(first["detected_s"], 0.3) << "as soon as every node has been heard since";
-  EXPECT_EQ(first["decided_s"], first["detected_s"]);
-  EXPECT_EQ(first["rank"], 3);
-  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]),
-              HasSubstr("rank 3 on n1 was ended by signal 9"));
-  EXPECT_EQ(c.last("rank_exited")["status"], 137);
-}
 
 TEST(Supervisor, EndsOfRanksAreNoEventsOnceTheRunIsOver) {
   FakeCluster c({.steps = 5});
@@ -40,34 +21,6 @@ TEST(Supervisor, EndsOfRanksAreNoEventsOnceTheRunIsOver) {
     c.leader->rank_exited(rank / 2, control::RankExited{rank, 1, 143});
   c.run(0.2);
   EXPECT_EQ(c.all("rank_exited").size(), before);
-}
-
-TEST(Supervisor, RankThatEndsBecauseANodeDiesIsNotBlamed) {
-  FakeCluster c;
-  ASSERT_TRUE(c.training(1));
-  c.kill(2);
-  c.run(0.3);
-  for (const int rank : {0, 1, 2, 3}) c.end_rank(rank, 1);  // their connections broke
-  ASSERT_TRUE(c.training(2));
-  EXPECT_EQ(c.result()["attempts"][0]["cause"], "node lost");
-  EXPECT_EQ(c.result()["attempts"][0]["node"], "n2");
-  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n4"));
-  EXPECT_EQ(c.all("rank_exited").size(), 1u)
-      << "the first sign is evidence; a thousand synced lines are a delay";
-}
-
-TEST(Supervisor, RankThatEndsWhileAnAgentIsReplacedIsBlamedOnceTheAgentIsBack) {
-  FakeCluster c;
-  ASSERT_TRUE(c.training(1));
-  c.cut(2);
-  c.run(1);
-  c.end_rank(0, 1);
-  c.run(0.7);
-  EXPECT_EQ(c.leader->attempt(), 1) << "held: n2's silence may still explain it";
-  c.revive(2);
-  ASSERT_TRUE(c.training(2));
-  EXPECT_EQ(c.result()["attempts"][0]["cause"], "rank failed");
-  EXPECT_EQ(c.result()["attempts"][0]["node"], "n0");
 }
 
 TEST(Supervisor, RankThatEndsUnseenWhileItsAgentIsReplaced) {
@@ -128,13 +81,6 @@ TEST(Supervisor, ACheckpointThatStaysOutOfReachEndsTheJobToBeQueuedAgain) {
       << "no node is to blame";
 }
 
-TEST(Supervisor, ARankThatHasLostItsAgentIsStartedAgain) {
-  FakeCluster c;
-  ASSERT_TRUE(c.training(1));
-  c.end_rank(2, 75);
-  EXPECT_TRUE(c.training(2));
-}
-
 /// An empty folder of checkpoints does not look like a new run: ranks know which checkpoints must exist.
 TEST(Supervisor, RanksAreToldWhichCheckpointsThereAre) {
   FakeCluster c({.checkpoint_every = 10});
@@ -183,23 +129,6 @@ TEST(Supervisor, WithoutASoundCheckpointTheRunEndsForGood) {
   EXPECT_EQ(c.leader->state().durable_step, 20) << "the next job must not begin at step 0";
 }
 
-TEST(Supervisor, SameStepAgainAndAgain) {
-  FakeCluster c({.checkpoint_every = 4});
-  for (int attempt = 1; attempt <= 3; ++attempt) {
-    ASSERT_TRUE(c.until(
-        [&] {
-          return c.leader->attempt() == attempt && !c.exit_code && c.stage() == Stage::running &&
-                 c.rank(0).step == 6;
-        },
-        20));
-    c.end_rank(5, 1);
-  }
-  c.run(3);
-  EXPECT_EQ(c.exit_code, 93);
-  EXPECT_THAT(std::string(c.result()["why"]),
-              HasSubstr("3 attempts in a row ended at step 6 on healthy nodes"));
-}
-
 TEST(Supervisor, LostNodesDoNotCountAsTheSameStep) {
   FakeCluster c({.slots = 3, .spares = 6, .checkpoint_every = 4});
   for (const int victim : {0, 1, 2}) {
@@ -208,22 +137,6 @@ TEST(Supervisor, LostNodesDoNotCountAsTheSameStep) {
     ASSERT_TRUE(c.until([&] { return c.stage() != Stage::running; }, 20));
   }
   ASSERT_TRUE(c.training(4));
-}
-
-TEST(Supervisor, RestartsUsedUp) {
-  Shape setup;
-  setup.limits.max_restarts = 2;
-  setup.checkpoint_every = 1000;
-  FakeCluster c(setup);
-  ASSERT_TRUE(c.training(1));
-  c.end_rank(0, 1);
-  ASSERT_TRUE(c.training(2));
-  c.run(1);
-  c.end_rank(0, 1);
-  c.run(2);
-  EXPECT_EQ(c.exit_code, 1);
-  EXPECT_THAT(std::string(c.result()["why"]),
-              HasSubstr("2 attempts have failed since the newest checkpoint"));
 }
 
 /// The limit bounds what a run may fail without moving on, not how long it lives.
@@ -269,29 +182,6 @@ TEST(Supervisor, DrainsAreNoRestarts) {
   EXPECT_EQ(c.leader->state().restarts, 0);
 }
 
-TEST(Supervisor, RanksOfOneNodeDoNotStart) {
-  FakeCluster c;
-  c.agent(1).starts = false;
-  ASSERT_TRUE(c.until(Stage::starting));
-  c.run(59);
-  EXPECT_EQ(c.leader->attempt(), 1);
-  ASSERT_TRUE(c.training(2));
-  EXPECT_EQ(c.last("node_suspected")["node"], "n1");
-  EXPECT_FALSE(c.leader->state().lost.contains("n1"));
-  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4", "n2"));
-  EXPECT_EQ(c.result()["attempts"][0]["cause"], "ranks did not start");
-  EXPECT_GT(c.result()["attempts"][0]["detected_s"], 59);
-}
-
-TEST(Supervisor, NoRankStarts) {
-  FakeCluster c;
-  for (const int n : {0, 1, 2}) c.agent(n).starts = false;
-  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2; }, 70));
-  EXPECT_TRUE(c.all("node_suspected").empty());
-  EXPECT_EQ(c.last("attempt_ended")["node"], "") << "nobody in particular";
-  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
-}
-
 TEST(Supervisor, OneRankEachOfTwoNodesDoesNotStart) {
   FakeCluster c;
   c.agent(0).starts = c.agent(1).starts = false;
@@ -313,20 +203,6 @@ TEST(Supervisor, MisplacedRank) {
   EXPECT_EQ(c.result()["attempts"][0]["cause"], "rank misplaced");
   EXPECT_THAT(std::string(c.all("attempt_ended")[0]["evidence"][0]),
               HasSubstr("rank 3 runs on n2 and not on n1"));
-}
-
-TEST(Supervisor, HungRankIsNamedAndNotThoseWhoWaitForIt) {
-  FakeCluster c;
-  ASSERT_TRUE(c.training(1));
-  c.rank(3).hangs = true;
-  c.run(595);
-  EXPECT_EQ(c.leader->attempt(), 1);
-  ASSERT_TRUE(c.training(2));
-  const json ended = c.last("attempt_ended");
-  EXPECT_EQ(ended["cause"], "rank hung");
-  EXPECT_EQ(ended["rank"], 3);
-  EXPECT_EQ(ended["node"], "n1");
-  EXPECT_GT(ended["detected_s"], 599);
 }
 
 /// A site may allow long silences. What the ranks of a silent node do is not known, and they are not accused.
@@ -421,14 +297,6 @@ TEST(Supervisor, ASilentProcessIsNamedBeforeAnyRecord) {
   EXPECT_EQ(c.last("attempt_ended")["rank"], 3);
   EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]),
               HasSubstr("the process of rank 3 has not been heard for 598.0 s; rank 3 has not entered"));
-}
-
-TEST(Supervisor, ProgramsThatReportNothingAreNotHung) {
-  FakeCluster c({.reports = false});
-  ASSERT_TRUE(c.until(Stage::running));
-  c.run(3600);
-  EXPECT_EQ(c.stage(), Stage::running);
-  EXPECT_EQ(c.leader->attempt(), 1);
 }
 
 TEST(Supervisor, WordsOfOtherAttemptsAndRanksAreIgnored) {

@@ -60,27 +60,6 @@ TEST(Signs, ABugOfTheProgramThatComesAgainForHoursCostsNoNode) {
   for (const auto& ended : c.all("attempt_ended")) EXPECT_EQ(ended["kind"], "program");
 }
 
-TEST(Signs, AGpuThatFailsTheRanksOfTwoSlotsLeavesAlsoUnderTheNextLeader) {
-  FakeCluster c({.slots = 3, .spares = 3});
-  ASSERT_TRUE(c.training(1));
-  fail_by_xid(c, 0, 31, page_fault);
-  ASSERT_TRUE(c.training(2));
-  c.new_leader(5);
-  c.run(3);
-  fail_by_xid(c, 1, 31, page_fault);
-  ASSERT_TRUE(c.training(3));
-  EXPECT_EQ(c.last("node_evicted")["node"], "n0");
-  EXPECT_EQ(c.last("node_evicted")["sign"], "Xid 31");
-  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]), HasSubstr("to ranks 1 and 0"));
-  // The same rank on its next node: it is the program after all.
-  fail_by_xid(c, 1, 31, page_fault);
-  ASSERT_TRUE(c.training(4));
-  EXPECT_EQ(c.last("attempt_ended")["kind"], "program");
-  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]),
-              HasSubstr("which rank 1 has had on n0, too"));
-  EXPECT_EQ(c.all("node_evicted").size(), 1u);
-}
-
 /// Broken hardware by NVIDIA's word, on one node after the other, before any step.
 TEST(Signs, WhatShowsOnEveryNodeEvictsHalfOfTheSparesAndThenEndsAsTheProgramsFault) {
   for (const bool leaders_change : {false, true}) {

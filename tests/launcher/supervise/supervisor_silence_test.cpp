@@ -29,19 +29,6 @@ TEST(SupervisorSilence, AnAgentThatStandsStillEndsNoAttempt) {
   }
 }
 
-/// The agent, its network and its kernel's answers are cut off; the ranks reach each other.
-TEST(SupervisorSilence, ACutOfTheControlPathEndsNoAttempt) {
-  FakeCluster c({.steps = for_ever});
-  ASSERT_TRUE(c.training(1));
-  c.agent(1).beats = c.agent(1).kernel_answers = false;
-  c.run(20);
-  EXPECT_TRUE(c.all("node_lost").empty());
-  c.agent(1).beats = true;
-  c.run(3);
-  EXPECT_EQ(c.stage(), Stage::running);
-  EXPECT_EQ(c.leader->attempt(), 1);
-}
-
 TEST(SupervisorSilence, ANodeThatDiesIsLostAsSoonAsBefore) {
   FakeCluster c({.steps = for_ever});
   ASSERT_TRUE(c.training(1));
@@ -49,16 +36,6 @@ TEST(SupervisorSilence, ANodeThatDiesIsLostAsSoonAsBefore) {
   c.kill(1);
   ASSERT_TRUE(c.training(2));
   EXPECT_LE(silent_s(c), 1e-3 * c.setup.limits.node_silence_ms + 2 * FakeCluster::tick_s);
-}
-
-TEST(SupervisorSilence, ANodeWithoutAnAgentIsLostInTheEnd) {
-  FakeCluster c({.steps = for_ever});
-  ASSERT_TRUE(c.training(1));
-  c.agent(1).beats = false;
-  c.run(unattended_node_s - 1);
-  EXPECT_TRUE(c.all("node_lost").empty());
-  c.run(2);
-  EXPECT_EQ(c.all("node_lost").size(), 1u) << "nobody commits the saves of its ranks";
 }
 
 /// Programs that report no steps: the kernel alone shows that the node lives.

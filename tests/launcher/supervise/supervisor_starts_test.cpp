@@ -75,14 +75,6 @@ TEST(Starts, OnNoNode) {
   EXPECT_EQ(c.leader->state().no_progress, 0);
 }
 
-TEST(Starts, RanksOfOneNodeThatDoNotComeUpAreBlamedByTheClock) {
-  FakeCluster c;
-  c.agent(1).starts = false;
-  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2; }, 70));
-  EXPECT_EQ(c.last("attempt_ended")["cause"], "ranks did not start");
-  EXPECT_EQ(c.last("attempt_ended")["node"], "n1");
-}
-
 TEST(Starts, AProgramThatCrashesAtOnceIsTheProgramsFault) {
   FakeCluster c({.reports = false});
   c.on_launch = [&](const Launch& what) {
