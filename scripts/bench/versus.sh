@@ -36,20 +36,13 @@ install -m 0644 "$source/scripts/bench/versus_torch.py" "$home/"
 
 steps_done() { if [[ -s $folder/steps.jsonl ]]; then tail -n 1 "$folder/steps.jsonl" | jq .step; else echo 0; fi; }
 has_done() { (("$(steps_done)" >= $1)); }
-# rank_process RANK: its process, among those of this machine. An interpreter that waited for it shows the script's name nowhere.
-rank_process() {
-  local pid variables place
-  for pid in $(pgrep python); do
-    variables=$(tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null) || continue
-    grep -qx "VERSUS=$name" <<<"$variables" || continue
-    ! tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q 'distributed.run\|fault_tolerance.launcher' || continue
-    for place in HOLDFAST_RANK RANK SLURM_PROCID; do
-      place=$(sed -n "s/^$place=0*\(-\?[0-9]\)/\1/p" <<<"$variables" | head -n 1)
-      [[ -z $place ]] || break
-    done
-    [[ $place != "$1" ]] || { echo "$pid"; return; }
-  done
-  return 1
+rank_of_round() { # RANK: its process. An interpreter that waits for it has a rank below 0.
+  local place=RANK
+  case $launcher in
+    holdfast | client | buffers) place=HOLDFAST_RANK ;;
+    requeue) place=SLURM_PROCID ;;
+  esac
+  rank_process '^[^ ]*python' "VERSUS=$name" "$place=0*$1"
 }
 
 launch_holdfast() { # ARGUMENT...
@@ -84,7 +77,7 @@ batch_host() { mini exec squeue -h -j "$job" -o %B; }
 nodes_of_job() { mini exec scontrol show hostnames "$(mini exec squeue -h -j "$job" -o %N)"; }
 node_of_rank() { # RANK
   local node
-  node=$(tr '\0' '\n' <"/proc/$(rank_process "$1")/environ" | sed -n 's/^\(HOLDFAST_NODE\|SLURMD_NODENAME\)=//p')
+  node=$(tr '\0' '\n' <"/proc/$(rank_of_round "$1")/environ" | sed -n 's/^\(HOLDFAST_NODE\|SLURMD_NODENAME\)=//p')
   echo "${node%%$'\n'*}"
 }
 host_node() { if [[ $run ]]; then leader_of "$run"; else batch_host; fi; }
@@ -95,8 +88,8 @@ do_node() {
   [[ $broken ]] || broken=$(node_of_rank 0)
   mini kill-node "$broken"
 }
-do_rank() { kill -KILL "$(rank_process 3)"; }
-do_stopped() { kill -STOP "$(rank_process 3)"; }
+do_rank() { kill -KILL "$(rank_of_round 3)"; }
+do_stopped() { kill -STOP "$(rank_of_round 3)"; }
 do_host() {
   broken=$(host_node)
   mini kill-node "$broken"

@@ -73,17 +73,11 @@ draw() {
 # The injections. Each is begun with the node and how strong it is, and ended with the node.
 # The rank of a node gets a part of the processor time that it has used undisturbed: on a machine with fewer cores than ranks
 # a limit above that would slow nobody.
-rank_process() { # NODE
-  local pid
-  for pid in $(pgrep -x holdfast-train); do
-    [[ $(nsenter -t "$pid" -u hostname) != "$1" ]] || echo "$pid"
-  done
-}
 cpu_s() { awk -v hz="$(getconf CLK_TCK)" '{print ($14 + $15) / hz}' "/proc/$1/stat"; }
 throttled=/sys/fs/cgroup/cpu/hf-slow-$$ period_us=20000
 begin_compute() { # NODE FACTOR
   local pid before
-  pid=$(rank_process "$1")
+  pid=$(rank_process '^[^ ]*holdfast-train' "HOLDFAST_NODE=$1" 'HOLDFAST_RANK=[0-9]+')
   before=$(cpu_s "$pid")
   sleep 1
   mkdir -p "$throttled"

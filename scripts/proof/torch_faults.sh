@@ -53,15 +53,8 @@ refused() { # ORDER...: by a program that does not speak, with the reason
 }
 status_says() { check "$run: status says: $1" soon 30 status_has "$1"; }
 status_has() { holds "$(mini exec holdfast status "/shared/home/$run")" "$1"; }
-# rank_process RANK: its process, among those of this machine.
-rank_process() {
-  local pid
-  for pid in $(pgrep -f "^python3.* $program.py|^/[^ ]*python3.* $program.py"); do
-    ! tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "RANK=$1" || { echo "$pid"; return; }
-  done
-  return 1
-}
-kill_rank() { kill "-$2" "$(rank_process "$1")"; }
+rank_of_program() { rank_process "^[^ ]*python3.* $program.py" "RANK=$1"; } # RANK
+kill_rank() { kill "-$2" "$(rank_of_program "$1")"; }
 ends_alike() { # ATTEMPTS: at least so many, and the undisturbed digest
   # The result of a job before this one is there until this one has its own.
   soon "$run_limit" has_result "done" || true
@@ -123,7 +116,7 @@ fault_torn_save() {
   local try pid
   trains
   for try in 1 2 3 4 5; do
-    pid=$(rank_process 1)
+    pid=$(rank_of_program 1)
     for ((;;)); do
       [[ -z $(find "$(state)" -mindepth 1 -maxdepth 1 -type d '!' -exec test -e '{}/.metadata' ';' -print -quit) ]] || break
       kill -0 "$pid" 2>/dev/null || break

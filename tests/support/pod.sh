@@ -63,6 +63,19 @@ let_go() { rm -f "$home/$1/hold"; }
 events() { cat "$home/$1"/events/*.jsonl 2>/dev/null | jq -cR 'fromjson? // empty'; }
 result() { jq -r "$2" "$home/$1/result.json"; }
 over() { [[ -s $home/$1/result.json ]]; }
+# rank_process PROGRAM NAME=VALUE...: the first process of this machine, nodes of the minipod included, whose command line
+# matches PROGRAM, and whose environment has a line that matches each of the others.
+rank_process() {
+  local pid line
+  for pid in $(pgrep -f "$1"); do
+    for line in "${@:2}"; do
+      grep -qzxE "$line" "/proc/$pid/environ" 2>/dev/null || continue 2
+    done
+    echo "$pid"
+    return
+  done
+  return 1
+}
 last_step() { tail -n 1 "$home/$1/metrics.jsonl" 2>/dev/null | jq -r '.step // 0' 2>/dev/null || echo 0; }
 step_reached() { (("$(last_step "$1" | head -n 1)" >= $2)); }
 durable() { (("$(events "$1" | jq -s 'map(select(.event == "checkpoint_durable").step) | max // -1')" >= $2)); }
