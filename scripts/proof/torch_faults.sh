@@ -83,13 +83,13 @@ fault_rank() {
 }
 fault_agent() {
   trains
-  on "$(nth 1)" kill -KILL "$(agent_of "$(nth 1)")"
+  signal_agent KILL "$(nth 1)"
   ends_alike 1
   one_attempt
 }
 fault_leader() {
   trains
-  on "$(leader_of "$run")" kill -KILL "$(leader_pid "$run")"
+  signal_leader KILL
   ends_alike 1
   one_attempt
 }

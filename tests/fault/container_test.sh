@@ -89,7 +89,7 @@ case_apptainer() {
   local node
   node=$(nth 2)
   # The guardian starts another agent, and the ranks live on.
-  on "$(nth 1)" pkill -KILL -f '^[^ ]*holdfast agent .*--serve'
+  signal_agent KILL "$(nth 1)"
   mini kill-node "$node"
   ends_like_the_undisturbed
   mini revive-node "$node"

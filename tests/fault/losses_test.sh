@@ -76,7 +76,7 @@ case_rank_stuck() {
   mid_run 10
   local second
   second=$(nth 2)
-  check "$run: rank 3 is stopped" stop_rank "$second" 3
+  check "$run: rank 3 is stopped" signal_rank STOP "$second" 3
   check "$run: its flight record is there" holds "$(flights "$second")" ".1.3"
   ends_like_the_undisturbed
   check "it is named" equal "$(ended .rank)" 3
@@ -85,7 +85,6 @@ case_rank_stuck() {
   check "with what speaks against it" holds "$(ended .evidence)" "process of rank 3 has not been heard"
   check "restarted in place" equal "$(result "$run" '.attempts[1].placement')" "$(result "$run" '.attempts[0].placement')"
 }
-stop_rank() { signal_rank STOP "$1" "$2"; }
 ended() { events "$run" | jq -rs "map(select(.event == \"attempt_ended\"))[0]$1"; }
 flights() { on "$1" find /dev/shm -path '*/holdfast-*/flight.*'; }
 
@@ -105,8 +104,8 @@ stuck_before_takeover() { # NAME ARGUMENT...
   slot=$(($(placement "$run" | grep -nx "$leader" | cut -d: -f1 || true) + 0))
   ((slot > 0)) || slot=2
   node=$(nth "$slot")
-  check "$run: rank $((2 * slot - 1)) is stopped" stop_rank "$node" $((2 * slot - 1))
-  on "$leader" kill -KILL "$(leader_pid "$run")"
+  check "$run: rank $((2 * slot - 1)) is stopped" signal_rank STOP "$node" $((2 * slot - 1))
+  signal_leader KILL
   check "$run: another term begins" soon 60 test -e "$home/$run/term/0002"
   check "$run: the hang is found" soon 120 training "$run" 2
   ends_like_the_undisturbed
@@ -127,9 +126,7 @@ since_takeover() {
 case_leader_killed() {
   start_held leader_killed
   mid_run 10
-  local node
-  node=$(leader_of "$run")
-  on "$node" kill -KILL "$(leader_pid "$run")"
+  signal_leader KILL
   check "another term begins" soon 60 test -e "$home/$run/term/0002"
   check "the new leader adopts the ranks" soon 60 adopted
   ends_like_the_undisturbed 0

@@ -181,8 +181,7 @@ END
   check "ranks are up" soon 60 ranks_up 1
   check "signs of life are known" soon 60 event_has pace outside
   check "nothing was taken for a hang" equal "$(events "$run" | grep -c attempt_planned)" 1
-  # shellcheck disable=SC2016 # for the node's shell
-  on "$(nth 2)" sh -c 'for p in $(pgrep -f /shared/home/spins.py); do grep -qzx RANK=3 /proc/$p/environ && exec kill -STOP $p; done; exit 1'
+  check "a rank is stopped" signal_rank STOP "$(nth 2)" 3 '^[^ ]*python3 .*spins\.py'
   check "and up again" soon 90 ranks_up 2
   touch "$home/spun"
   ends_as "done" 0
@@ -327,7 +326,7 @@ END
   first=$(nth 1) second=$(nth 2)
   kill_agent "$first"
   kill_agent "$second"
-  on "$(leader_of "$run")" kill -KILL "$(leader_pid "$run")"
+  signal_leader KILL
   check "another leader finds the attempt whole" soon 60 event attempt_adopted
   # The leader assumes that an agent has no ranks when it names none for 15 s.
   sleep 17

@@ -18,7 +18,7 @@ case_port_taken() {
   start_held port_taken --set supervise.port=21000 --set supervise.node_silence_ms=8000
   mid_run 10
   local node
-  on "$(nth 1)" kill -KILL "$(agent_of "$(nth 1)")"
+  signal_agent KILL "$(nth 1)"
   mini kill-node "$(nth 2)"
   check "training goes on" soon 120 training "$run" 2
   ends_like_the_undisturbed

@@ -74,12 +74,17 @@ came_back_from() {
   check "$run: attempt $1 restored from level $2" equal "$(result "$run" ".attempts[$1 - 1].restored_from.level")" "$2"
 }
 
-# signal_rank SIGNAL NODE [RANK]: to that rank of our trainer, or to one of the node's. Its probe of the node's
-# arithmetic is the same program, and no rank.
+# Signals for processes of a run:
+#   signal_agent SIGNAL NODE                    the worker process of the agent; the guardian starts another one
+#   signal_leader SIGNAL                        the agent that leads
+#   signal_rank SIGNAL NODE [RANK [PROGRAM]]    that rank, or one of the node's, of our trainer or of another program. The
+#                                               trainer's probe of the node's arithmetic is the same program, and no rank
+signal_agent() { on "$2" kill "-$1" "$(agent_of "$2")"; }
+signal_leader() { on "$(leader_of "$run")" kill "-$1" "$(leader_pid "$run")"; }
 signal_rank() {
   # shellcheck disable=SC2016 # for the node's shell
-  on "$2" env signal="$1" rank="${3-[0-9]*}" bash -c \
-    'for p in $(pgrep -x holdfast-train); do grep -qzx "HOLDFAST_RANK=$rank" /proc/$p/environ && exec kill -s $signal $p; done; exit 1'
+  on "$2" bash -c "$(declare -f rank_process)"'; pid=$(rank_process "$1" "HOLDFAST_RANK=$2") && kill "-$0" "$pid"' \
+    "$1" "${4-^[^ ]*holdfast-train}" "${3-[0-9]+}"
 }
 trains_to() { check "$run: reaches step $1" soon "$run_limit" step_reached "$run" "$1"; }
 mid_run() { # STEP: a durable checkpoint and that many steps
