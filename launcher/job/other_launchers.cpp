@@ -19,6 +19,7 @@
 #include "src/base/files.hpp"
 #include "src/base/subprocess.hpp"
 #include "src/base/text.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher {
 namespace others {
@@ -195,7 +196,7 @@ std::vector<std::string> take_launcher(config::Loaded& loaded, const Outside& ou
   using namespace others;
   auto& config = loaded.config;
   const Words words = config.rank.command;
-  if (words.empty() || config::own_trainer(config.rank)) return {};
+  if (words.empty() || config::promises_of(config.rank).one_process) return {};
   Outside where_ranks_run = outside;
   if (!config.container.image.empty()) where_ranks_run.find = [](const std::string&) { return ""; };
   if (auto from = launcher_in(words, where_ranks_run)) {

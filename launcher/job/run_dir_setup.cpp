@@ -13,6 +13,7 @@
 #include "src/base/own_run.hpp"
 #include "src/config/load.hpp"
 #include "src/config/mixture.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/config/shown.hpp"
 #include "src/control/secret.hpp"
 #include "src/preflight/preflight.hpp"
@@ -74,7 +75,8 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
     make_absolute(image);
   if (config.run.resume != "auto" && config.run.resume != "none") make_absolute(config.run.resume);
   std::ranges::for_each(config.checkpoint.files_in, make_absolute);
-  if (config.rank.directory.empty() && !config::own_trainer(config.rank)) config.rank.directory = ".";
+  if (config.rank.directory.empty() && !config::promises_of(config.rank).trains_as_set)
+    config.rank.directory = ".";
   make_absolute(config.rank.directory);
   if (!config.rank.command.empty() && config.rank.command.front().find('/') != std::string::npos)
     make_absolute(config.rank.command.front());

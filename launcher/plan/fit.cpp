@@ -8,6 +8,7 @@
 #include "src/base/units.hpp"
 #include "src/config/choices.hpp"
 #include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -218,7 +219,7 @@ std::int64_t needed_of_rank(const Plan& plan, const config::ClusterFacts& facts)
 }
 
 void check_fit(const Plan& plan, const RunConfig& config, const config::ClusterFacts& facts) {
-  if (!config::own_trainer(config.rank)) return;
+  if (!config::promises_of(config.rank).trains_as_set) return;
   const auto parts = parts_of_rank(plan, facts);
   if (plan.memory.capacity > 0 && sum_of(parts) > plan.memory.capacity)
     throw DoesNotFit(

@@ -10,7 +10,7 @@
 #include "src/base/error.hpp"
 #include "src/base/units.hpp"
 #include "src/config/lane_plan.hpp"
-#include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/config/read_ahead.hpp"
 #include "src/config/snapshot_buffers.hpp"
 
@@ -160,7 +160,7 @@ void refuse_buffers(const Plan& plan, const config::RunConfig& config, const con
 
 std::optional<std::int64_t> buffers_of_a_rank(const Plan& plan, const config::RunConfig& config,
                                               const config::ClusterFacts& facts) {
-  if (config::own_trainer(config.rank) || facts.node_shm_bytes == 0 ||
+  if (!config::promises_of(config.rank).client_buffers || facts.node_shm_bytes == 0 ||
       !plan.local.folder.starts_with("/dev/shm"))
     return std::nullopt;
   return config::program_share(facts.node_shm_bytes, plan.ranks_per_node, copies_buffers(plan, config));
@@ -186,7 +186,7 @@ std::int64_t HostMemory::bytes_of(const std::string& name) const {
 HostMemory host_memory_of(const Plan& plan, const config::RunConfig& config,
                           const config::ClusterFacts& facts) {
   HostMemory out;
-  if (!config::own_trainer(config.rank)) {
+  if (!config::promises_of(config.rank).trains_as_set) {
     refuse_buffers(plan, config, facts);
     return out;
   }

@@ -10,7 +10,7 @@
 #include "src/base/slice.hpp"
 #include "src/config/kept_blocks.hpp"
 #include "src/config/lane_plan.hpp"
-#include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -91,7 +91,7 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
   out.state.optimizer = 2 * elements.optimized * bytes_of(config.precision.moments);
   if (split || (group == 1 && config.precision.parameters == config::Precision::bf16))
     out.state.copies = round_up(elements.slice * type, page);
-  const auto lanes = config::own_trainer(config.rank)
+  const auto lanes = config::promises_of(config.rank).trains_as_set
                          ? config::LanePlan(config.train, replicas, group)
                          : config::LanePlan(replicas * group, replicas, replicas, group);
   out.state.accumulators = round_up(elements.slice * fp32 * lanes.accumulators(), page) +

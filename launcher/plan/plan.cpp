@@ -17,6 +17,7 @@
 #include "slurm/hostlist.hpp"
 #include "src/base/error.hpp"
 #include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -136,7 +137,7 @@ void warn(Plan& plan, const RunConfig& config) {
 /// Throws Error as make_plan() does, but for the nodes. No node and no rank has a place yet.
 Plan sizes_of(const RunConfig& config, const config::ModelShape& model, const ClusterFacts& facts) {
   config::check(config, model);
-  if (config::own_trainer(config.rank) && config::computes_on_gpus(config, facts))
+  if (config::promises_of(config.rank).trains_as_set && config::computes_on_gpus(config, facts))
     config::check_gpu(config, model);
   check_ranks_per_node(config.cluster.ranks_per_node, facts);
   Plan plan;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -17,7 +17,7 @@ double share_of(double whole_s, int world) { return std::min(whole_s / world, fa
 
 RankWork rank_work(const Plan& plan, const config::RunConfig& config, const config::ModelShape& model,
                    const config::ClusterFacts& facts) {
-  if (!config::own_trainer(config.rank)) return {};
+  if (!config::promises_of(config.rank).trains_as_set) return {};
   const int world = std::max(1, plan.world());
   const auto& state = plan.memory.state;
   const double tokens = 1.0 * plan.micro_batch * plan.sequence;

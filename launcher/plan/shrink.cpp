@@ -6,6 +6,7 @@
 #include "src/base/error.hpp"
 #include "src/config/lane_plan.hpp"
 #include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -26,7 +27,7 @@ Shrinking shrinking_of(const config::RunConfig& config) {
   s.ranks_per_node = std::max(1, config.cluster.ranks_per_node);
   const int world = s.nodes * s.ranks_per_node;
   s.group = std::max(1, config::shard_group_of(config, world));
-  s.parts = config::own_trainer(config.rank)
+  s.parts = config::promises_of(config.rank).trains_as_set
                 ? config::LanePlan(config.train, world / s.group, s.group).parts()
                 : world / s.group;
   s.steps = config.train.steps;

@@ -8,7 +8,7 @@
 #include "launcher/plan/host_memory.hpp"
 #include "launcher/plan/units.hpp"
 #include "src/base/units.hpp"
-#include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/config/snapshot_buffers.hpp"
 
 namespace holdfast::launcher {
@@ -67,33 +67,26 @@ LocalPlan local_plan_of(const Plan& plan, const config::RunConfig& config) {
 }
 
 std::vector<std::string> program_says(const config::RunConfig& config) {
-  using config::RankKind;
-  if (config::own_trainer(config.rank)) return {};
-  std::vector<std::string> out = {fmt::format("{}", fmt::join(config.rank.command, " "))};
-  const std::string plain = fmt::format(
-      "ctl stop sends SIGTERM and gives it checkpoint.drain_s = {} s; save, pause and evict are refused",
-      config.checkpoint.drain_s);
-  switch (config.rank.kind) {
-    case RankKind::client:
-      out.push_back(
-          "it speaks to its agents: its steps, hangs and saves are known, and it follows all orders");
-      break;
-    case RankKind::sigterm:
-      out.push_back("it saves on SIGTERM, and its steps, hangs and saves are not known");
-      out.push_back(fmt::format(
-          "ctl stop and evict send SIGTERM and give it checkpoint.drain_s = {} s; save and pause are refused",
-          config.checkpoint.drain_s));
-      break;
-    case RankKind::automatic:
-      out.push_back("until it speaks to its agents, its steps, hangs and saves are not known");
-      out.push_back(plain);
-      break;
-    case RankKind::plain:
-      out.push_back("its steps, hangs and saves are not known");
-      out.push_back(plain);
-      break;
-  }
-  return out;
+  using config::Reports;
+  const auto promises = config::promises_of(config.rank);
+  if (promises.always_reports()) return {};
+  const std::string command = fmt::format("{}", fmt::join(config.rank.command, " "));
+  if (promises.reports == Reports::expected)
+    return {command,
+            "it speaks to its agents: its steps, hangs and saves are known, and it follows all orders"};
+  const int drain_s = config.checkpoint.drain_s;
+  if (promises.saves_on_sigterm)
+    return {command, "it saves on SIGTERM, and its steps, hangs and saves are not known",
+            fmt::format("ctl stop and evict send SIGTERM and give it checkpoint.drain_s = {} s; save and "
+                        "pause are refused",
+                        drain_s)};
+  return {
+      command,
+      fmt::format("{}its steps, hangs and saves are not known",
+                  promises.reports == Reports::perhaps ? "until it speaks to its agents, " : ""),
+      fmt::format(
+          "ctl stop sends SIGTERM and gives it checkpoint.drain_s = {} s; save, pause and evict are refused",
+          drain_s)};
 }
 
 Survival survival_of(const Plan& plan, const config::RunConfig& config, const config::ClusterFacts& facts) {
@@ -105,10 +98,9 @@ Survival survival_of(const Plan& plan, const config::RunConfig& config, const co
   s.says.push_back(plan.spares == 0
                        ? "no lost node within the job: there are no spares"
                        : count_text(plan.spares, "lost node") + ", one after another or at once");
-  if (!config::own_trainer(config.rank)) {
+  if (const auto promises = config::promises_of(config.rank); !promises.trains_as_set) {
     s.says.push_back("what the program has done since it saved last is done again after each loss");
-    using config::RankKind;
-    const bool may_speak = config.rank.kind == RankKind::client || config.rank.kind == RankKind::automatic;
+    const bool may_speak = promises.reports >= config::Reports::perhaps;
     if (const auto bytes = buffers_of_a_rank(plan, config, facts); bytes && may_speak)
       s.says.push_back(
           fmt::format("with snapshot buffers, in which each rank may keep {}, no more than its last step",

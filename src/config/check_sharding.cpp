@@ -9,6 +9,7 @@
 #include "src/config/kept_blocks.hpp"
 #include "src/config/lane_plan.hpp"
 #include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/config/refuse.hpp"
 
 namespace holdfast::config {
@@ -61,7 +62,8 @@ void check_sharding(const RunConfig& config, const ModelShape& model) {
   check_gathering(config.shard, model);
   const int world = config.cluster.nodes * config.cluster.ranks_per_node;
   const int group = world > 0 ? check_shard_group(config, world) : 1;
-  if (own_trainer(config.rank)) LanePlan(config.train, std::max(1, world / group), group);  // refuses
+  if (promises_of(config.rank).trains_as_set)
+    LanePlan(config.train, std::max(1, world / group), group);  // refuses
 }
 
 }  // namespace holdfast::config

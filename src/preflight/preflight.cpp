@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::preflight {
 namespace {
@@ -10,8 +10,8 @@ namespace {
 /// Which jobs a check is for.
 enum class Of {
   all,
-  own_trainer,  ///< another program looks at its own files
-  on_the_node   ///< what lies in an image cannot be seen here
+  trained_as_set,  ///< another program looks at its own files
+  on_the_node      ///< what lies in an image cannot be seen here
 };
 
 struct Check {
@@ -20,19 +20,19 @@ struct Check {
 };
 
 constexpr std::array checks = {
-    Check{Of::on_the_node, check_program},  Check{Of::on_the_node, check_directory},
-    Check{Of::own_trainer, check_tokens},   Check{Of::own_trainer, check_weights},
-    Check{Of::own_trainer, check_adapters}, Check{Of::all, check_run_dir},
-    Check{Of::own_trainer, check_model},    Check{Of::all, check_checkpoint},
-    Check{Of::own_trainer, check_space},    Check{Of::all, check_shared},
+    Check{Of::on_the_node, check_program},     Check{Of::on_the_node, check_directory},
+    Check{Of::trained_as_set, check_tokens},   Check{Of::trained_as_set, check_weights},
+    Check{Of::trained_as_set, check_adapters}, Check{Of::all, check_run_dir},
+    Check{Of::trained_as_set, check_model},    Check{Of::all, check_checkpoint},
+    Check{Of::trained_as_set, check_space},    Check{Of::all, check_shared},
 };
 
 bool concerns(Of of, const config::RunConfig& config) {
   switch (of) {
     case Of::all:
       return true;
-    case Of::own_trainer:
-      return config::own_trainer(config.rank);
+    case Of::trained_as_set:
+      return config::promises_of(config.rank).trains_as_set;
     case Of::on_the_node:
       return config.container.image.empty();
   }

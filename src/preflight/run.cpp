@@ -14,6 +14,7 @@
 #include "src/config/bind.hpp"
 #include "src/config/load.hpp"
 #include "src/config/numerics.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/preflight/checks.hpp"
 #include "src/preflight/paths.hpp"
 
@@ -168,7 +169,6 @@ void check_model(const Subject& subject, Problems&) {
 void check_checkpoint(const Subject& subject, Problems& problems) {
   const config::RunConfig& config = subject.config;
   const std::string& resume = config.run.resume;
-  const bool own_trainer = config::own_trainer(config.rank);
   if (resume == "none") {
     if (!subject.requeued && !subject.run.path.empty()) require_no_run(subject.run);
     return;
@@ -178,7 +178,7 @@ void check_checkpoint(const Subject& subject, Problems& problems) {
     return problems.add_of_this_machine({Exit::usage, "there is no checkpoint " + resume,
                                          "run.resume names it",
                                          "Use auto, none or the path of a checkpoint?"});
-  if (!own_trainer) return;  // another program looks at its own checkpoints
+  if (!config::promises_of(config.rank).writes_run_dir) return;  // the program looks at its own checkpoints
   const auto found = resume != "auto" ? std::optional(std::pair(fs::path(resume), named_checkpoint(resume)))
                                       : own_checkpoint(subject.run, problems);
   if (!found) return;
