@@ -7,25 +7,16 @@
 #include "slurm/reasons.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
-#include "src/config/load.hpp"
 #include "src/config/shown.hpp"
 
 namespace holdfast::launcher {
-void read_settings(const RunDir& run, StatusFacts& facts) {
-  const auto config = config::read_settings(run);
-  facts.name = config.run.name;
-  facts.steps = config.train.steps;
-  facts.own_trainer = own_trainer(config.rank);
-  facts.kind = config.rank.kind;
-}
-
 StatusFacts facts_of(const RunDir& run) {
   StatusFacts facts;
-  read_settings(run, facts);
+  take_settings(config::read_settings(run), facts);
   facts.state = replay(run);
   facts.term = highest_valid_term(run);
   if (files::exists_or_fail(run.nodes())) facts.roster = read_roster(run);
-  facts.last_step = report::last_metrics_line(facts.own_trainer ? run.metrics() : run.reported_metrics());
+  facts.last_step = report::last_metrics_line(report::metrics_of(run, facts.promises));
   count_steps(facts);
   return facts;
 }

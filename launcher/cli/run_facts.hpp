@@ -7,8 +7,6 @@
 
 namespace holdfast::launcher {
 
-/// What the settings tell of a run. Throws Error when they cannot be read.
-void read_settings(const RunDir& run, StatusFacts& facts);
 /// Throws Error when it cannot be read.
 StatusFacts facts_of(const RunDir& run);
 

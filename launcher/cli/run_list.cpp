@@ -20,8 +20,8 @@ std::int64_t step_of(const ListedRun& run) {
 
 std::string steps_in_words(const ListedRun& run) {
   if (!run.facts || step_of(run) < 0) return "-";
-  return run.facts->own_trainer ? fmt::format("{} of {}", step_of(run), run.facts->steps)
-                                : std::to_string(step_of(run));
+  return run.facts->steps ? fmt::format("{} of {}", step_of(run), *run.facts->steps)
+                          : std::to_string(step_of(run));
 }
 
 std::string loss_in_words(const ListedRun& run) {
@@ -67,8 +67,8 @@ json list_json(const std::vector<ListedRun>& runs) {
   for (const auto& run : runs) {
     json one = {{"run", run.path.string()}, {"state", state_of(run)}};
     if (run.facts)
-      one.update({{"name", run.facts->name},
-                  {"steps", run.facts->own_trainer ? json(run.facts->steps) : json(nullptr)}});
+      one.update(
+          {{"name", run.facts->name}, {"steps", run.facts->steps ? json(*run.facts->steps) : json(nullptr)}});
     if (step_of(run) >= 0) one["step"] = step_of(run);
     if (run.job)
       one["job"] = {{"id", run.job->id},

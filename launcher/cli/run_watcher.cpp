@@ -6,6 +6,7 @@
 
 #include "checkpoint/index/catalog.hpp"
 #include "launcher/cli/run_facts.hpp"
+#include "launcher/report/facts.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -66,11 +67,12 @@ RunWatcher::RunWatcher(RunDir run) : run_(run), events_(std::move(run)) {
 }
 
 void RunWatcher::look_at_settings() {
-  launcher::read_settings(run_, view_.status);
-  keeping_ = config::read_settings(run_).checkpoint;
+  const auto config = config::read_settings(run_);
+  take_settings(config, view_.status);
+  keeping_ = config.checkpoint;
   if (!metrics_)
-    metrics_ = std::make_unique<sinks::MetricsFeed>(
-        view_.status.own_trainer ? run_.metrics() : run_.reported_metrics(), most_metrics);
+    metrics_ =
+        std::make_unique<sinks::MetricsFeed>(report::metrics_of(run_, view_.status.promises), most_metrics);
 }
 
 void RunWatcher::look_at_events() {

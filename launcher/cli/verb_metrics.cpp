@@ -4,13 +4,14 @@
 
 #include "launcher/cli/run_facts.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/report/facts.hpp"
 #include "launcher/sinks/openmetrics.hpp"
 #include "launcher/sinks/tensorboard.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "slurm/find_run.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
-#include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/config/shown.hpp"
 
 namespace holdfast::launcher {
@@ -90,7 +91,7 @@ void add_metrics(CLI::App& app, int& exit_code) {
       prom = sink.get();
       out.push_back(std::move(sink));
     }
-    sinks::MetricsFeed feed(own_trainer(config.rank) ? run.metrics() : run.reported_metrics());
+    sinks::MetricsFeed feed(report::metrics_of(run, config::promises_of(config.rank)));
     if (options->follow)
       follow_metrics(run, feed, out, prom);
     else

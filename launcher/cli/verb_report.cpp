@@ -11,6 +11,7 @@
 #include "src/base/files.hpp"
 #include "src/base/printable.hpp"
 #include "src/base/strict_json.hpp"
+#include "src/config/shown.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -20,7 +21,7 @@ constexpr std::chrono::seconds energy_limit{5};  // of each of two questions
 /// Of a run that has not ended by its record, as `status` has it; "": SLURM says nothing of its job.
 std::string what_goes_on(const RunDir& run, const RunState& state, slurm::ClusterCli& cluster) {
   StatusFacts facts;
-  read_settings(run, facts);
+  take_settings(config::read_settings(run), facts);
   facts.state = state;
   facts.job = job_facts(run, cluster);
   return facts.job->id && facts.job->unanswered.empty() ? headline(facts) : "";

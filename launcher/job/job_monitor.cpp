@@ -30,6 +30,7 @@
 #include "src/base/strict_json.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/control/channel.hpp"
 #include "src/control/message.hpp"
 #include "src/control/worker.hpp"
@@ -324,9 +325,9 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv&
   log::info("job {}: {} active nodes, {} spare{}, {} ranks; agents listen on ports from {} to {}", env.job,
             plan.active, plan.spares, plan.spares == 1 ? "" : "s", plan.world(), roster.nodes.front().port,
             roster.nodes.front().port + roster.nodes.front().ports - 1);
-  // Children of another program's ranks may still save when the ranks have ended.
+  // What a rank has started may still save when the rank has ended.
   const Millis shutdown_limit =
-      own_trainer(config.rank)
+      config::promises_of(config.rank).one_process
           ? steps_limit
           : std::max(steps_limit, Millis(std::chrono::seconds(config.checkpoint.drain_s)) + same_signal);
   check_runtime(config.container, true);
@@ -340,10 +341,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv&
                          slurm::StepRequest& step) { run_in_image(step, config, mounts); };
   steps.patience_s = std::max<double>(shared_start_s, config.supervise.start_s);
   ProgressTeller::Setup told{run, env.job, roster.job, {}, comment_interval(run, config.slurm.comment_s)};
-  told.facts.name = config.run.name;
-  told.facts.steps = config.train.steps;
-  told.facts.own_trainer = own_trainer(config.rank);
-  told.facts.kind = config.rank.kind;
+  take_settings(config, told.facts);
   JobMonitor monitor(run, cluster, roster, std::move(steps), config.checkpoint.drain_s, shutdown_limit,
                      std::move(told));
   const int code = monitor.run();

@@ -37,7 +37,7 @@ Commented put_comment(slurm::Cluster& cluster, slurm::JobId job, const std::stri
 class ProgressTeller::Record {
  public:
   Record(RunDir run, StatusFacts facts)
-      : metrics_(facts.own_trainer ? run.metrics() : run.reported_metrics()), events_(std::move(run)) {
+      : metrics_(report::metrics_of(run, facts.promises)), events_(std::move(run)) {
     seen_.facts = std::move(facts);
   }
   /// Nothing: it cannot be read now, or another thread has been at it for `limit`.
@@ -89,7 +89,7 @@ void ProgressTeller::look() {
 void ProgressTeller::tell(const Seen& seen) {
   const auto& facts = seen.facts;
   if (!lines_) lines_.emplace(seen.events, facts.last_step);
-  for (const auto& line : lines_->more(seen.events, facts.last_step, facts.own_trainer ? facts.steps : 0,
+  for (const auto& line : lines_->more(seen.events, facts.last_step, facts.steps.value_or(0),
                                        loop_.steady_seconds() - began_at_))
     log::info("{}", line);
 }

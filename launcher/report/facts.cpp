@@ -106,13 +106,17 @@ void take(Metrics& m, const json& object) {
     add(m.persist_s, *saving, "persist_s");
 }
 
+std::filesystem::path metrics_of(const RunDir& run, const config::RankPromises& promises) {
+  return promises.writes_run_dir ? run.metrics() : run.reported_metrics();
+}
+
 Facts read_facts(const RunDir& run) {
   Facts facts;
   facts.dir = run.path.string();
   const auto settings = config::without_secrets(config::read_settings(run));
   facts.name = settings.run.name;
-  const bool own_trainer = config::own_trainer(settings.rank);
-  if (own_trainer) facts.steps = settings.train.steps;
+  const auto promises = config::promises_of(settings.rank);
+  if (promises.trains_as_set) facts.steps = settings.train.steps;
   facts.settings = config::changed_settings(config::RunConfig{}, settings);
   facts.all_settings = config::to_toml(settings);
   try {
@@ -129,7 +133,7 @@ Facts read_facts(const RunDir& run) {
   if (ended.is_object() && (facts.events.empty() || of_this_end)) facts.result = ended;
   facts.plan = object_in(run.plan(), facts.gaps);
   if (facts.plan.is_object() && facts.plan.contains("plan")) facts.plan = json(facts.plan["plan"]);
-  read_metrics(own_trainer ? run.metrics() : run.reported_metrics(), facts.metrics, facts.gaps);
+  read_metrics(metrics_of(run, promises), facts.metrics, facts.gaps);
   return facts;
 }
 

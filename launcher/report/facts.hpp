@@ -11,6 +11,7 @@
 #include "slurm/energy.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher::report {
 
@@ -32,12 +33,14 @@ void take_line(Metrics& metrics, const std::string& line);
 /// The same once it is parsed.
 void take(Metrics& metrics, const nlohmann::json& line);
 
+/// Where the metrics of the run are: its ranks write them, or report them to their agents.
+std::filesystem::path metrics_of(const RunDir& run, const config::RankPromises& promises);
 /// The newest whole line of a file of metrics; nothing: there is none yet. Throws Error.
 std::optional<nlohmann::json> last_metrics_line(const std::filesystem::path& file);
 
 struct Facts {
   std::string dir, name;
-  std::int64_t steps = 0;  ///< train.steps; 0: the ranks run another program, to which it says nothing
+  std::int64_t steps = 0;  ///< train.steps; 0: only the program knows
   /// That differ from their defaults; `before` is the default. Here and below without what may be secret,
   /// also where the owner asks: a report is handed on.
   std::vector<config::SettingChange> settings;

@@ -68,7 +68,7 @@ std::vector<std::string> summary_lines(const StatusFacts& f) {
   const RunState& s = f.state;
   std::vector<std::string> out = {fmt::format("summary of {}: {}", f.name, headline(f))};
   for (const auto& attempt : s.attempts) out.push_back("  attempt " + in_words(attempt));
-  if (f.last_step) out.push_back("  last " + step_in_words(*f.last_step, f.own_trainer ? f.steps : 0));
+  if (f.last_step) out.push_back("  last " + step_in_words(*f.last_step, f.steps.value_or(0)));
   if (s.durable_step >= 0) out.push_back(fmt::format("  newest durable checkpoint: step {}", s.durable_step));
   if (s.time.total() > 0)
     out.push_back(fmt::format("  goodput {:.1f} %; {}", 100 * s.time.goodput(), in_words(s.time)));
@@ -82,7 +82,7 @@ std::string job_comment(const StatusFacts& f) {
   nlohmann::ordered_json out = {{"holdfast", 1}, {"run", f.name}};
   if (f.last_step) {
     out["step"] = typed<std::int64_t>(*f.last_step, "step").value_or(0);
-    if (f.own_trainer) out["of"] = f.steps;
+    if (f.steps) out["of"] = *f.steps;
     if (const auto loss = typed<double>(*f.last_step, "loss"))
       out["loss"] = json_from(fmt::format("{:.4g}", *loss));
   }

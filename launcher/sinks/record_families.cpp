@@ -61,8 +61,8 @@ std::vector<Family> families_of(const StatusFacts& f) {
       nodes_of(f),
       failures_of(s),
       time_of(s)};
-  if (f.own_trainer)  // train.steps says nothing to another program
-    out.push_back({"holdfast_planned_steps", "Steps of the run.", {}, one(static_cast<double>(f.steps))});
+  if (f.steps)
+    out.push_back({"holdfast_planned_steps", "Steps of the run.", {}, one(static_cast<double>(*f.steps))});
   if (s.durable_step >= 0 && s.durable_at) {
     out.push_back({"holdfast_durable_step",
                    "Step of the newest durable checkpoint.",

@@ -15,9 +15,9 @@ constexpr double flight_life_s = 3;  // how long a report counts; one comes ever
 
 }  // namespace
 
-AttemptWatch::AttemptWatch(int ranks_per_node, bool own_trainer, double heartbeat_s,
+AttemptWatch::AttemptWatch(int ranks_per_node, const config::RankPromises& promises, double heartbeat_s,
                            std::vector<int> placement)
-    : ranks_per_node_(ranks_per_node), own_trainer_(own_trainer), heartbeat_s_(heartbeat_s) {
+    : ranks_per_node_(ranks_per_node), promises_(promises), heartbeat_s_(heartbeat_s) {
   begin(std::move(placement));
 }
 
@@ -68,7 +68,7 @@ std::vector<RankMove> AttemptWatch::heartbeat(int node, const control::Beat& bea
 /// A step needs all ranks, and each of them began it after the step before was done somewhere. What a
 /// heartbeat says may be as old as the time between two.
 void AttemptWatch::ranks_came_to(std::int64_t step, double now) {
-  if (!own_trainer_ || step <= newest_step_) return;
+  if (!promises_.steps_together || step <= newest_step_) return;
   if (newest_step_ >= 0) all_took_part_ = newest_step_at_ - heartbeat_s_;
   newest_step_ = step;
   newest_step_at_ = now;
@@ -189,11 +189,13 @@ std::int64_t AttemptWatch::highest_step() const {
 }
 
 bool AttemptWatch::reports() const {
-  return own_trainer_ || std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.reported; });
+  return promises_.always_reports() ||
+         std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.reported; });
 }
 
 bool AttemptWatch::follows() const {
-  return own_trainer_ || std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.reported; });
+  return promises_.always_reports() ||
+         std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.reported; });
 }
 
 std::vector<StillRank> AttemptWatch::still_ranks(bool restored, double now) const {

@@ -2,12 +2,11 @@
 // The ranks of the attempt as their agents report them: where they are, which have started and ended, and how
 // far they have come. Pure.
 //
-// The ranks may run another program than holdfast-train, which reports its progress and follows orders.
-// Another program may do so too. Of one that does not, neither progress nor saved state is known, and only
-// signals reach it:
+// Ranks that do not report their progress do not follow orders (config::Reports). Neither their progress nor
+// their saved state is known, and only signals reach them:
 //
 // clang-format off
-//   question                           our trainer, or ranks that report        ranks that have not reported
+//   question                           ranks that report, or always will        ranks that have not reported
 //   did the attempt bring it forward?  steps and checkpoints say                yes when all ranks ran for supervise.assumed_progress_s
 //   told to save, to hold              they follow                              refused: the ranks would not know
 //   told to end                        they save, and end with 75               SIGTERM; obeyed when all have ended, or drain_s
@@ -24,6 +23,7 @@
 #include "launcher/diagnose/diagnosis.hpp"
 #include "launcher/supervise/hang.hpp"
 #include "launcher/supervise/life_signs.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
@@ -37,7 +37,8 @@ struct SlotProgress {
 class AttemptWatch {
  public:
   /// `heartbeat_s`: between two heartbeats. `placement`: slot -> node, to begin with.
-  AttemptWatch(int ranks_per_node, bool own_trainer, double heartbeat_s, std::vector<int> placement);
+  AttemptWatch(int ranks_per_node, const config::RankPromises& promises, double heartbeat_s,
+               std::vector<int> placement);
   /// Another attempt: nothing is known of its ranks.
   void begin(std::vector<int> placement);
 
@@ -117,7 +118,7 @@ class AttemptWatch {
   void ranks_came_to(std::int64_t step, double now);
 
   int ranks_per_node_;
-  bool own_trainer_;
+  config::RankPromises promises_;
   double heartbeat_s_;
   std::vector<int> placement_;
   std::vector<Rank> ranks_;

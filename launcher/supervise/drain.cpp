@@ -18,8 +18,8 @@ bool worth_saving(const RunState& state) {
   return false;
 }
 
-bool saves_are_known(const RunState& state, bool own_trainer) {
-  return own_trainer || state.durable_step >= 0 || !state.attempted();
+bool saves_are_known(const RunState& state, const config::RankPromises& promises) {
+  return promises.writes_run_dir || state.durable_step >= 0 || !state.attempted();
 }
 
 std::string end_after_signal(int unended, int world, int sent, double after_s) {

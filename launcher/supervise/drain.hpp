@@ -21,6 +21,7 @@
 
 #include "launcher/supervise/policy.hpp"
 #include "launcher/supervise/run_state.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher {
 
@@ -29,7 +30,7 @@ namespace holdfast::launcher {
 bool worth_saving(const RunState& state);
 
 /// Does Holdfast know what the program saves?
-bool saves_are_known(const RunState& state, bool own_trainer);
+bool saves_are_known(const RunState& state, const config::RankPromises& promises);
 /// How ranks ended that only signals reach: `unended` of `world` had not `after_s` seconds after the order to
 /// end. `sent`: to so many their agents have sent SIGTERM.
 std::string end_after_signal(int unended, int world, int sent, double after_s);

@@ -16,7 +16,7 @@ std::int64_t trusted_before(std::int64_t step, const RunState& state) {
 }  // namespace
 
 Corruption judge(const control::RankDoubt& what, const std::vector<int>& accused, std::int64_t step,
-                 const RunState& state, const Roster& roster, bool own_trainer) {
+                 const RunState& state, const Roster& roster, const config::RankPromises& promises) {
   std::vector<std::string> names;
   for (const int n : accused) names.push_back(roster.nodes[n].name);
   const std::string evidence =
@@ -27,7 +27,7 @@ Corruption judge(const control::RankDoubt& what, const std::vector<int>& accused
   out.events.push_back(events::SilentCorruption{what.attempt, std::max(step, what.step), what.check,
                                                 what.step, what.accused, names,
                                                 trusted_before(what.step, state), evidence});
-  const bool one = own_trainer && accused.size() == 1;
+  const bool one = promises.our_verdicts && accused.size() == 1;
   for (const auto& node : names)
     out.events.push_back(one ? Event(events::NodeEvicted{node, evidence})
                              : Event(events::NodeSuspected{node, evidence}));

@@ -5,6 +5,7 @@
 
 #include "launcher/supervise/policy.hpp"
 #include "launcher/supervise/run_state.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
@@ -13,9 +14,9 @@ struct Corruption {
   std::vector<Event> events;  ///< what is not trusted any more: state and nodes
   Failure failure;            ///< of the attempt
 };
-/// `accused`: nodes of the ranks that differ, each once. `step`: that the ranks have come to. `own_trainer`:
-/// the comparison is Holdfast's. The word of any other program makes no node leave (diagnose/signs.hpp).
+/// `accused`: nodes of the ranks that differ, each once. `step`: that the ranks have come to. Without
+/// RankPromises::our_verdicts the comparison is a claim, which makes no node leave (diagnose/signs.hpp).
 Corruption judge(const control::RankDoubt& what, const std::vector<int>& accused, std::int64_t step,
-                 const RunState& state, const Roster& roster, bool own_trainer = true);
+                 const RunState& state, const Roster& roster, const config::RankPromises& promises = {});
 
 }  // namespace holdfast::launcher

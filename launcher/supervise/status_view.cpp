@@ -16,18 +16,18 @@ namespace {
 
 using nlohmann::json;
 
-/// Not our trainer, and Holdfast has seen none of its checkpoints.
-bool saves_unseen(const StatusFacts& f) { return !f.own_trainer && f.state.durable_step < 0; }
+/// The saves of the ranks need not be on record, and none is.
+bool saves_unseen(const StatusFacts& f) { return !f.promises.writes_run_dir && f.state.durable_step < 0; }
 
-/// What another program than ours is known to do.
+/// What a program is known to do that need not report.
 std::string program(const StatusFacts& f) {
-  if (f.own_trainer) return "";
+  if (f.promises.always_reports()) return "";
   const bool speaks = !f.state.attempts.empty() && f.state.attempts.back().restored;
-  const char* what = speaks                               ? "it speaks to its agents"
-                     : f.kind == config::RankKind::client ? "it is to speak to its agents, and has not yet"
-                     : f.kind == config::RankKind::sigterm
-                         ? "it does not speak, and saves on SIGTERM"
-                         : "it does not speak: steps and saves are not known";
+  const char* what = speaks ? "it speaks to its agents"
+                     : f.promises.reports == config::Reports::expected
+                         ? "it is to speak to its agents, and has not yet"
+                     : f.promises.saves_on_sigterm ? "it does not speak, and saves on SIGTERM"
+                                                   : "it does not speak: steps and saves are not known";
   return fmt::format("program     {}\n", what);
 }
 
@@ -92,7 +92,7 @@ const char* in_words(TimeUse use) {
 
 /// Ranks are up that report nothing, and are not about to.
 bool runs_unreported(const StatusFacts& f) {
-  if (f.own_trainer || f.kind == config::RankKind::client || !f.state.attempt_live()) return false;
+  if (f.promises.reports >= config::Reports::expected || !f.state.attempt_live()) return false;
   const auto& live = f.state.attempts.back();
   return live.launched_s && !live.restored;
 }
@@ -134,10 +134,10 @@ std::string age(const StatusFacts& f, std::optional<double> at) {
 /// Seconds until the last step, at the pace of the newest one; nothing while the run does not train.
 std::optional<double> time_left(const StatusFacts& f) {
   const RunState& s = f.state;
-  if (s.outcome || !f.own_trainer || !f.last_step || !s.attempt_live() || s.paused || s.drain ||
+  if (s.outcome || !f.steps || !f.last_step || !s.attempt_live() || s.paused || s.drain ||
       !s.attempts.back().first_step_at || (f.job && f.job->unanswered.empty() && !f.job->live))
     return std::nullopt;
-  const auto left = f.steps - typed<std::int64_t>(*f.last_step, "step").value_or(0);
+  const auto left = *f.steps - typed<std::int64_t>(*f.last_step, "step").value_or(0);
   const double step_s = typed<double>(*f.last_step, "step_s").value_or(0);
   return left >= 0 && step_s > 0 ? std::optional(static_cast<double>(left) * step_s) : std::nullopt;
 }
@@ -178,7 +178,7 @@ bool of_another_job(const StatusFacts& f) {
 
 /// A program with the client is running, and none of its ranks has taken this order.
 bool untaken(const StatusFacts& f, const char* order) {
-  return !f.own_trainer && f.state.attempt_live() && f.state.attempts.back().reports &&
+  return !f.promises.always_reports() && f.state.attempt_live() && f.state.attempts.back().reports &&
          !f.state.heard.contains(order);
 }
 
@@ -209,7 +209,8 @@ std::string from_record(const StatusFacts& f, Reasons reasons = Reasons::told) {
   if (a.first_step_at) return "training";
   if (a.restored) return "restored, first step under way";
   if (runs_unreported(f)) return "running, and the program reports no progress";
-  return f.own_trainer || !a.launched_s ? "starting ranks" : "starting; the program has reported nothing yet";
+  return f.promises.always_reports() || !a.launched_s ? "starting ranks"
+                                                      : "starting; the program has reported nothing yet";
 }
 
 }  // namespace
@@ -296,6 +297,13 @@ std::string headline(const StatusFacts& f) {
   return out;
 }
 
+void take_settings(const config::RunConfig& config, StatusFacts& facts) {
+  facts.name = config.run.name;
+  facts.promises = config::promises_of(config.rank);
+  facts.steps.reset();
+  if (facts.promises.trains_as_set) facts.steps = config.train.steps;
+}
+
 void count_steps(StatusFacts& facts) {
   if (facts.state.outcome) return;
   if (const auto at = last_step_at(facts)) facts.state.time.pass(*at);
@@ -311,11 +319,10 @@ std::string status_text(const StatusFacts& f) {
   if (f.last_step) {
     const json& m = *f.last_step;
     const auto loss = typed<double>(m, "loss");
-    text += fmt::format("step        {}{}, loss {}, {:.0f} tokens/s{}\n",
-                        typed<std::int64_t>(m, "step").value_or(0),
-                        f.own_trainer ? fmt::format(" of {}", f.steps) : "",
-                        loss ? fmt::format("{:.4f}", *loss) : "not a number",
-                        typed<double>(m, "tokens_per_s").value_or(0), age(f, last_step_at(f)));
+    text += fmt::format(
+        "step        {}{}, loss {}, {:.0f} tokens/s{}\n", typed<std::int64_t>(m, "step").value_or(0),
+        f.steps ? fmt::format(" of {}", *f.steps) : "", loss ? fmt::format("{:.4f}", *loss) : "not a number",
+        typed<double>(m, "tokens_per_s").value_or(0), age(f, last_step_at(f)));
   }
   if (const auto left = time_left(f)) text += fmt::format("left        {}\n", duration_text(*left));
   if (!s.attempts.empty()) {
@@ -366,7 +373,6 @@ std::string status_text(const StatusFacts& f) {
 json status_json(const StatusFacts& f) {
   json j = result_of(f.state);
   j["name"] = f.name, j["state"] = headline(f);
-  j["steps"] = f.own_trainer ? json(f.steps) : json(nullptr);
   j["nodes"] = f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
   j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;
   j["suspects"] = f.state.suspects, j["slow"] = f.state.slow, j["unfit"] = unfit(f.state),
@@ -380,6 +386,7 @@ json status_json(const StatusFacts& f) {
   j["leader"] = f.state.leader, j["term"] = f.term;
   j["last_step"] = f.last_step ? *f.last_step : json(nullptr);
   const auto or_null = [](const auto& value) { return value ? json(*value) : json(nullptr); };
+  j["steps"] = or_null(f.steps);
   j["last_step_unix"] = or_null(last_step_at(f));
   j["durable_unix"] = or_null(f.state.durable_at);
   j["left_s"] = or_null(time_left(f));

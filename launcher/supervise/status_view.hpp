@@ -9,7 +9,7 @@
 
 #include "launcher/supervise/roster.hpp"
 #include "launcher/supervise/run_state.hpp"
-#include "src/config/run_config.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher {
 
@@ -26,17 +26,19 @@ struct JobFacts {
 };
 
 struct StatusFacts {
-  std::string name;        ///< run.name
-  std::int64_t steps = 0;  ///< train.steps
+  std::string name;                        ///< run.name
+  std::optional<std::int64_t> steps = {};  ///< train.steps; absent: only the program knows
   RunState state = {};
   int term = 0;
-  std::optional<Roster> roster = {};                    ///< absent: `holdfast run` has not started yet
-  std::optional<nlohmann::json> last_step = {};         ///< last whole line of metrics.jsonl
-  bool own_trainer = true;                              ///< the ranks are holdfast-train
-  config::RankKind kind = config::RankKind::automatic;  ///< of another program
-  std::optional<JobFacts> job = {};                     ///< absent: nobody has asked
+  std::optional<Roster> roster = {};             ///< absent: `holdfast run` has not started yet
+  std::optional<nlohmann::json> last_step = {};  ///< last whole line of metrics.jsonl
+  config::RankPromises promises = {};
+  std::optional<JobFacts> job = {};  ///< absent: nobody has asked
   double now = 0;  ///< Unix seconds, for ages and the rest of the time; 0: they are left out
 };
+
+/// Takes from the settings what they say: the name, the steps, the promises.
+void take_settings(const config::RunConfig& config, StatusFacts& facts);
 
 /// Adds the time until the last step to the account of a run that is not over: hours may pass without an
 /// event. Of ranks that report nothing, until now, while SLURM says that the job runs.

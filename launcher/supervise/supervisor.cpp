@@ -25,7 +25,9 @@ std::vector<std::string> names_of(const Roster& roster) {
 
 }  // namespace
 
-RunFacts run_facts_of(const config::RunConfig& resolved) { return {shrinking_of(resolved)}; }
+RunFacts run_facts_of(const config::RunConfig& resolved) {
+  return {shrinking_of(resolved), config::promises_of(resolved.rank)};
+}
 
 Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, int term, RunState state,
                        double now, double unix_now, RunFacts facts, const StageTable& table)
@@ -41,7 +43,7 @@ Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, int
       stage_since_(now),
       nodes_(names_of(roster_), limits_, now),
       clear_(limits_),
-      attempt_(roster_.ranks_per_node, facts_.own_trainer, 1e-3 * limits_.heartbeat_ms,
+      attempt_(roster_.ranks_per_node, facts_.promises, 1e-3 * limits_.heartbeat_ms,
                placement_to_begin_with(roster_, state_)),
       failures_(names_of(roster_)),
       hangs_(limits_, roster_.world(), state_.pace, roster_.work, state_.unjudged_s),

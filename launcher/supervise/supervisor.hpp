@@ -32,7 +32,7 @@
 #include "launcher/supervise/slow_watch.hpp"
 #include "launcher/supervise/spare_checks.hpp"
 #include "launcher/supervise/stage_table.hpp"
-#include "src/config/run_config.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
@@ -40,9 +40,7 @@ namespace holdfast::launcher {
 /// Settings and facts of the plan that the supervisor needs beside [supervise].
 struct RunFacts {
   Shrinking shrinking;
-  /// The ranks are holdfast-train, which reports to its agent. Another program may, or may not.
-  bool own_trainer = true;
-  bool saves_on_sigterm = false;  ///< another program, of that kind
+  config::RankPromises promises = {};
 };
 RunFacts run_facts_of(const config::RunConfig& resolved);
 

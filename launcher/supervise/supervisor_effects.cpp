@@ -228,7 +228,7 @@ bool Supervisor::signalled() const {
   return asked && asked->stop && (stopping() || !failures_.pending());
 }
 
-/// All ranks of another program than ours have ended because they were told to. They may have saved at
+/// All ranks whose exit codes are not ours have ended because they were told to. They may have saved at
 /// different times, and end with 75 or with 0; with 0 the run is not done, where none of them has said so.
 bool Supervisor::ended_on_order() const {
   return leaves_on_order() && attempt_.unended() == 0 && !failures_.pending() && !attempt_.any_finished();
@@ -236,7 +236,7 @@ bool Supervisor::ended_on_order() const {
 
 bool Supervisor::leaves_on_order() const {
   const auto asked = state_.asked_of_ranks();
-  return !facts_.own_trainer && state_.attempt_live() && asked && asked->stop;
+  return !facts_.promises.our_verdicts && state_.attempt_live() && asked && asked->stop;
 }
 
 /// Ranks that are saving get more time than drain_s, where nothing but an order ends them: SLURM would not
@@ -254,8 +254,9 @@ std::optional<control::Drain> Supervisor::asked_of_ranks() const {
 }
 
 bool Supervisor::worth_saving() const {
-  // Only the live ranks of another program know what they could save.
-  return (!facts_.own_trainer && state_.attempt_live() && ranks_hear()) || launcher::worth_saving(state_);
+  // Where saves need not be on record, only live ranks know what they could save.
+  return (!facts_.promises.writes_run_dir && state_.attempt_live() && ranks_hear()) ||
+         launcher::worth_saving(state_);
 }
 
 std::int64_t Supervisor::highest_step() const {
@@ -270,7 +271,7 @@ double Supervisor::hours_left() const {
 
 RunOutcome Supervisor::drained() const {
   std::optional<std::string> unseen;
-  if (!saves_are_known(state_, facts_.own_trainer))
+  if (!saves_are_known(state_, facts_.promises))
     unseen = state_.attempt_live() && signalled()
                  ? end_after_signal(attempt_.unended(), world(), attempt_.sigterms(),
                                     unix_now() - state_.drain->at)

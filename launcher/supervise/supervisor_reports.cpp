@@ -132,7 +132,7 @@ void Supervisor::rank_exited(int node, const control::RankExited& what) {
   // And none once the run is over, which ends them all.
   if (!failures_.pending() && !signalled() && stage_ != Stage::over)
     record(events::RankExited{what.attempt, what.rank, name(node), what.status});
-  take_end({what.rank, node, what.status, "", now_, facts_.own_trainer});
+  take_end({what.rank, node, what.status, "", now_, facts_.promises.our_verdicts});
 }
 
 /// The exit code after a signal says little: some programs save and end with 0, others are ended by it. And
@@ -214,7 +214,7 @@ void Supervisor::rank_doubt(int, const control::RankDoubt& what) {
   for (const int rank : what.accused)
     if (attempt_.has(rank) && std::find(nodes.begin(), nodes.end(), attempt_.node_of(rank)) == nodes.end())
       nodes.push_back(attempt_.node_of(rank));
-  Corruption found = judge(what, nodes, highest_step(), state_, roster_, facts_.own_trainer);
+  Corruption found = judge(what, nodes, highest_step(), state_, roster_, facts_.promises);
   for (auto& event : found.events) record(std::move(event));
   failures_.decided();
   report(Trigger::state_doubted, found.failure);
@@ -290,7 +290,7 @@ OrderFacts Supervisor::facts_for(const control::Order& what) const {
   facts.stage = state_.outcome ? Stage::over : stage_;
   facts.attempt_live = state_.attempt_live();
   facts.follows = attempt_.follows();
-  facts.saves_on_sigterm = facts_.saves_on_sigterm;
+  facts.saves_on_sigterm = facts_.promises.saves_on_sigterm;
   facts.asked = state_.asked_of_ranks().has_value();
   facts.untaken = untaken(what.verb);
   // Ranks that have not loaded their state yet may find a newer one in the memory of their nodes.

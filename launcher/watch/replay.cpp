@@ -78,8 +78,7 @@ View Replay::view() const {
   v.status.name = end_.status.name;
   v.status.steps = end_.status.steps;
   v.status.roster = end_.status.roster;
-  v.status.own_trainer = end_.status.own_trainer;
-  v.status.kind = end_.status.kind;
+  v.status.promises = end_.status.promises;
   v.now = at_;
   for (const auto& entry : end_.events) {
     if (entry.envelope.unix > at_) break;

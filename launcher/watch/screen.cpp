@@ -64,10 +64,9 @@ std::string progress(const View& v) {
   if (!f.last_step) return labelled("step", "none yet");
   const auto step = holdfast::typed<std::int64_t>(*f.last_step, "step").value_or(0);
   std::vector<std::string> parts;
-  parts.push_back(f.own_trainer && f.steps > 0
-                      ? fmt::format("{} of {} ({:.0f} %)", step, f.steps,
-                                    100.0 * static_cast<double>(step) / static_cast<double>(f.steps))
-                      : std::to_string(step));
+  parts.push_back(f.steps ? fmt::format("{} of {} ({:.0f} %)", step, *f.steps,
+                                        100.0 * static_cast<double>(step) / static_cast<double>(*f.steps))
+                          : std::to_string(step));
   const auto loss = f.last_step->find("loss");
   if (loss != f.last_step->end())
     parts.push_back(loss->is_number() ? fmt::format("loss {:.4f}", loss->get<double>())
@@ -78,9 +77,9 @@ std::string progress(const View& v) {
     parts.push_back("ended " + moment(f.state.outcome->at));
   else if (const auto at = last_step_at(f))
     parts.push_back(ago(*at, v.now));
-  if (!f.state.outcome && f.own_trainer && f.steps > step && v.metrics.step_s.count() > 0)
-    parts.push_back(
-        fmt::format("{} left", duration_text(static_cast<double>(f.steps - step) * v.metrics.step_s.mean())));
+  if (!f.state.outcome && f.steps > step && v.metrics.step_s.count() > 0)
+    parts.push_back(fmt::format(
+        "{} left", duration_text(static_cast<double>(*f.steps - step) * v.metrics.step_s.mean())));
   return labelled("step", joined(parts));
 }
 

@@ -14,6 +14,14 @@
 
 namespace holdfast::launcher::test {
 
+/// Of another program than holdfast-train.
+inline config::RankPromises promises_of_a_program(config::RankKind kind = config::RankKind::automatic) {
+  config::Rank rank;
+  rank.command = {"train"};
+  rank.kind = kind;
+  return config::promises_of(rank);
+}
+
 struct Shape {
   int slots = 3, spares = 2, ranks_per_node = 2;
   bool reports = true;  ///< the ranks say where they are, as ours do
@@ -84,7 +92,8 @@ class FakeCluster {
 
   explicit FakeCluster(Shape s = {})
       : setup(std::move(s)), roster(roster_of(setup)), agents(roster.nodes.size()) {
-    setup.facts.own_trainer = setup.facts.own_trainer && setup.reports;
+    if (!setup.reports && setup.facts.promises.always_reports())
+      setup.facts.promises = promises_of_a_program();
     new_leader(roster.batch_host);
   }
 

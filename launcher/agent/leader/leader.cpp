@@ -26,13 +26,6 @@ constexpr Millis stuck_batch{2000};        // while decisions wait so long for t
 constexpr Millis taken_limit{1000};        // for a rank to take an order; who gave it waits for two seconds
 constexpr Millis signs_spread{2000};       // between agents that look each second and see the same storage
 
-RunFacts facts_of(const config::RunConfig& config) {
-  RunFacts facts = run_facts_of(config);
-  facts.own_trainer = own_trainer(config.rank);
-  facts.saves_on_sigterm = config.rank.kind == config::RankKind::sigterm;
-  return facts;
-}
-
 bool leads_still(const RunDir& run, int term) {
   const int highest = highest_valid_term(run, term);
   if (highest < term)
@@ -75,7 +68,7 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
       resigned_(std::move(resigned)),
       journal_(std::move(start.journal)),
       supervisor_(roster_, config_.supervise, config_.checkpoint.drain_s, term, std::move(start.state),
-                  loop_.steady_seconds(), loop_.unix_now(), facts_of(config_)),
+                  loop_.steady_seconds(), loop_.unix_now(), run_facts_of(config_)),
       script_(loop_, std::move(cluster), std::stoll(roster_.job),  // "JOB.RESTARTS" or "JOB.RESTARTS.TRY"
               slurm::notice_for(config_.checkpoint.drain_s, slurm::limit_in(config_.slurm.time)),
               [this] {

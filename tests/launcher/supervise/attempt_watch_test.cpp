@@ -19,7 +19,7 @@ class RanksWatched : public testing::Test {
     beat(4, {{0, 1, step, phase}, {1, 1, step, phase}}, at);
     beat(7, {{2, 1, step, phase}, {3, 1, step, phase}}, at);
   }
-  AttemptWatch attempt{2, true, 0.2, {4, 7}};
+  AttemptWatch attempt{2, {}, 0.2, {4, 7}};
 };
 
 TEST_F(RanksWatched, RanksBelongToSlots) {
@@ -75,7 +75,7 @@ TEST_F(RanksWatched, AStepShowsThatAllRanksLivedWhenItBegan) {
   EXPECT_EQ(attempt.all_took_part_at(), LifeSigns::never);
   beat(4, {{0, 1, 6, Phase::data}}, 13);
   EXPECT_DOUBLE_EQ(attempt.all_took_part_at(), 9.8) << "the heartbeat of step 5, which may be old";
-  AttemptWatch other(2, false, 0.2, {4, 7});
+  AttemptWatch other(2, {.steps_together = false}, 0.2, {4, 7});
   other.heartbeat(4, {"", 1, {{0, 1, 5, Phase::data}}}, 10);
   other.heartbeat(4, {"", 1, {{0, 1, 6, Phase::data}}}, 13);
   EXPECT_EQ(other.all_took_part_at(), LifeSigns::never) << "its ranks may not wait for each other";
@@ -142,7 +142,7 @@ TEST_F(RanksWatched, ARankThatWasNeverHeardIsAmongThemOnceTheStateIsRestored) {
 }
 
 TEST_F(RanksWatched, AProgramFollowsWhenAllOfItsRanksReport) {
-  AttemptWatch other(2, false, 0.2, {4, 7});
+  AttemptWatch other(2, {.reports = config::Reports::never}, 0.2, {4, 7});
   EXPECT_FALSE(other.reports());
   other.heartbeat(4, {"", 1, {{0, 1, 1, Phase::data}, {1, 1, 1, Phase::data}}}, 1);
   EXPECT_TRUE(other.reports());

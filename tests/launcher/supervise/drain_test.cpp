@@ -45,7 +45,7 @@ TEST_F(DrainState, ADrainedRunTellsWhatHasToBeDoneAgain) {
   EXPECT_THAT(end_after_signal(0, 6, 0, 2), HasSubstr("within 2.0 s of the order to end"));
   state.drain->for_good = true;
   EXPECT_EQ(drained(state, 17, std::nullopt).exit_code, 93);
-  EXPECT_TRUE(saves_are_known(state, false)) << "a checkpoint of it was seen";
+  EXPECT_TRUE(saves_are_known(state, {.writes_run_dir = false})) << "a checkpoint of it was seen";
 }
 
 TEST_F(DrainState, AnEvictionNamesTheNodeThatLeaves) {

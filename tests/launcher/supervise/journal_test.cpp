@@ -412,14 +412,22 @@ TEST(StatusGolden, Texts) {
   holdfast::test::expect_golden(text, "status.txt");
 }
 
+/// The ranks are another program than holdfast-train.
+void take_program(StatusFacts& facts, config::RankKind kind = config::RankKind::automatic) {
+  config::RunConfig config;
+  config.rank.command = {"train"};
+  config.rank.kind = kind;
+  take_settings(config, facts);
+}
+
 TEST(Status, SaysWhatAnotherProgramDoes) {
   StatusFacts facts{"mine", 100, {}};
   EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("program ")));
-  facts.own_trainer = false;
+  take_program(facts);
   EXPECT_THAT(status_text(facts), HasSubstr("program     it does not speak: steps and saves are not known"));
-  facts.kind = config::RankKind::sigterm;
+  take_program(facts, config::RankKind::sigterm);
   EXPECT_THAT(status_text(facts), HasSubstr("saves on SIGTERM"));
-  facts.kind = config::RankKind::client;
+  take_program(facts, config::RankKind::client);
   EXPECT_THAT(status_text(facts), HasSubstr("has not yet"));
   facts.state = story(a_loss());
   facts.last_step = json{{"step", 7}, {"loss", 2.5}};
@@ -452,18 +460,18 @@ TEST(Status, OfRanksThatHaveReportedNothing) {
               {"unix", 1001.0}},
              {{"event", "placement_verified"}, {"attempt", 1}, {"ranks", 1}, {"unix", 1002.0}}})};
   EXPECT_EQ(headline(facts), "starting ranks");
-  facts.own_trainer = false;
+  take_program(facts);
   facts.now = 1042;
   facts.job = job_in_state("COMPLETED");
   EXPECT_THAT(headline(facts), HasSubstr("running, and the program reports no progress"));
   count_steps(facts);
   EXPECT_NEAR(facts.state.time.total(), 2, 1e-6) << "nothing runs";
   facts.job = job_in_state("RUNNING");
-  facts.kind = config::RankKind::client;
+  take_program(facts, config::RankKind::client);
   EXPECT_EQ(headline(facts), "starting; the program has reported nothing yet");
   count_steps(facts);
   EXPECT_NEAR(facts.state.time.total(), 2, 1e-6) << "it does not step yet";
-  facts.kind = config::RankKind::automatic;
+  take_program(facts);
   count_steps(facts);
   EXPECT_NEAR(facts.state.time.of(TimeUse::productive), 40, 1e-6);
   EXPECT_THAT(status_text(facts), HasSubstr(" %, at most: which steps were done again is not known\n"));
@@ -537,7 +545,7 @@ TEST(Status, OfARunWithoutAgents) {
   EXPECT_EQ(headline(facts), "trained without agents");
   EXPECT_EQ(facts.state.time.total(), 0) << "nobody has written down when it began";
   EXPECT_EQ(status_json(facts)["steps"], 100);
-  facts.own_trainer = false;
+  take_program(facts);
   EXPECT_TRUE(status_json(facts)["steps"].is_null()) << "only the program knows";
 }
 

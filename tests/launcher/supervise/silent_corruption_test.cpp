@@ -24,7 +24,7 @@ TEST_F(SilentCorruption, AfterAnUnequalComparisonOlderStateIsTrusted) {
   EXPECT_EQ(one.failure.node, 1);
   EXPECT_EQ(one.failure.blame, Blame::node);
   EXPECT_THAT(one.failure.evidence, HasSubstr("unequal after step 25 on n1: digests differ"));
-  const Corruption word = judge(doubt, {1}, 31, state, roster, false);
+  const Corruption word = judge(doubt, {1}, 31, state, roster, {.our_verdicts = false});
   EXPECT_EQ(word.failure.blame, Blame::nothing) << "another program's word convicts no node";
   EXPECT_TRUE(std::none_of(word.events.begin(), word.events.end(),
                            [](const Event& e) { return std::holds_alternative<events::NodeEvicted>(e); }));

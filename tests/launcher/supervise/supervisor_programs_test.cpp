@@ -21,7 +21,7 @@ using Verb = control::Order::Verb;
 Shape silent() { return {.reports = false}; }
 Shape speaking() {
   Shape setup;
-  setup.facts.own_trainer = false;
+  setup.facts.promises = test::promises_of_a_program();
   return setup;
 }
 
@@ -520,7 +520,7 @@ TEST(Programs, ThatSpeakAndEndWith0AreNotDoneWhenTheyWereToldToEnd) {
 
 TEST(Programs, ThatSaveOnSigtermLeaveANodeOnOrder) {
   Shape setup = silent();
-  setup.facts.saves_on_sigterm = true;
+  setup.facts.promises = test::promises_of_a_program(config::RankKind::sigterm);
   FakeCluster c(setup);
   ASSERT_TRUE(runs(c, 1));
   const auto answer = give_order(c, Verb::evict, "n1");
