@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "src/config/check_parts.hpp"
-#include "src/config/load.hpp"
 #include "src/config/python_command.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/config/refuse.hpp"
 
 namespace holdfast::config {
@@ -109,9 +109,10 @@ void check_slurm(const Slurm& s) {
 void check_rank(const Rank& r) {
   if (r.command.empty() || r.command.front().empty())
     refuse("rank.command is empty", "a rank needs a program", "Leave it out for holdfast-train?");
-  if (own_trainer(r) && r.kind != RankKind::automatic)
+  const RankPromises promises = promises_of(r);
+  if (promises.always_reports() && r.kind != RankKind::automatic)
     refuse("rank.kind is for other programs", "holdfast-train always speaks to its agent", "Leave it out?");
-  if (own_trainer(r) && r.buffers_gib > 0)
+  if (!promises.client_buffers && r.buffers_gib > 0)
     refuse("rank.buffers_gib is for other programs", "the buffers of holdfast-train are planned",
            "Leave it out?");
   if (!r.warm.empty() && !python_command(r.command))
@@ -127,10 +128,6 @@ void check_rank(const Rank& r) {
 }
 
 }  // namespace
-
-bool own_trainer(const Rank& rank) {
-  return !rank.command.empty() && std::filesystem::path(rank.command.front()).filename() == "holdfast-train";
-}
 
 void check_launch(const RunConfig& config, ErrorList& refused) {
   refused.of([&] { check_cluster(config.cluster); });

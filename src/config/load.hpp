@@ -59,9 +59,6 @@ std::vector<SettingChange> changed_settings(const RunConfig& before, const RunCo
 /// train.steps, as "optim.lr is 0.001, and was 0.0003; ..."; "": there are none.
 std::string changed_course(const RunConfig& before, const RunConfig& now);
 
-/// The ranks are ours, holdfast-train. What another program computes, [train] does not say.
-bool own_trainer(const Rank& rank);
-
 /// Settings that may be left open filled in: cluster.ranks_per_node and precision.parameters from the
 /// cluster, shard.group, train.lanes.
 /// What a run directory's config.toml holds, so that a later change of defaults or of the cluster file does

@@ -59,6 +59,7 @@ Agent::Agent(Loop& loop, NodeSystem& system, std::shared_ptr<slurm::Cluster> slu
       index_(roster_.node_called(node_)),
       ended_(std::move(ended)),
       config_(std::move(in.config)),
+      promises_(config::promises_of(config_.rank)),
       cluster_(std::move(in.cluster)),
       secret_(in.secret),
       spool_(loop, scratch_, run_),
@@ -200,8 +201,8 @@ void Agent::leave(int code, bool at_once) {
       send_sigterm(rank);
       latest = std::max(latest, loop_.now() + std::chrono::seconds(config_.supervise.stop_s));
     }
-  // Ranks of our own trainer have saved what they could, and block SIGTERM.
-  if (code != 0 && !asked) end_older(INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM, 0);
+  // Ranks that always report have saved what they could, and block SIGTERM.
+  if (code != 0 && !asked) end_older(INT32_MAX, promises_.always_reports() ? SIGKILL : SIGTERM, 0);
   // Processes that were told to end get their time; messages that are still being sent get a moment.
   const auto soonest = loop_.now() + flush_time;
   leave_timer_ = loop_.every(leave_poll, [this, code, soonest, latest, wait_for_ranks = true,

@@ -30,7 +30,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/rank_env.hpp"
 #include "src/config/cluster_facts.hpp"
-#include "src/config/run_config.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/control/channel.hpp"
 #include "src/control/message.hpp"
 #include "src/control/worker.hpp"
@@ -155,6 +155,7 @@ class Agent {
   std::function<void(int)> ended_;
   std::optional<Clock::time_point> cannot_look_since_;  ///< at the processes of the node
   config::RunConfig config_;
+  config::RankPromises promises_;
   config::ClusterFacts cluster_;
   control::Key secret_;
   files::Fd claim_;  ///< a lock on the scratch folder, while this process lives

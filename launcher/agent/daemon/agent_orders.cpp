@@ -144,7 +144,7 @@ void Agent::dump_stacks_of(int attempt, int number) {
 
 void Agent::look_outside() {
   const int attempt = leadership_.attempt();
-  if (own_trainer(config_.rank) || config_.supervise.hang_outside_s <= 0) return;
+  if (promises_.always_reports() || config_.supervise.hang_outside_s <= 0) return;
   std::vector<WatchedRank> watched;
   for (const auto& [number, rank] : ranks_)
     if (rank.attempt == attempt && rank.started && !rank.ended && !rank.reports())

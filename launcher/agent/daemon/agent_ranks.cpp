@@ -78,7 +78,7 @@ void Agent::look_at_leftovers(int number, int attempt, const std::shared_ptr<Lef
   const bool reported_itself =
       rank->reports() && (!rank->speaker || rank->speaker->pid <= 0 || rank->speaker->pid == rank->pid);
   const bool says_enough =
-      own_trainer(config_.rank) || rank->finished || reported_itself || rank->asked || asked_at_;
+      promises_.one_process || rank->finished || reported_itself || rank->asked || asked_at_;
   if (says_enough) return tell_end(number, attempt, 0, "");
   std::vector<Leftover> left;
   try {
@@ -142,7 +142,7 @@ void Agent::await_end(int number, int attempt, Clock::time_point limit) {
 /// Programs that do not report are told to end by SIGTERM, once: a second one would abort many a save. SLURM
 /// may signal them at the same time, so it gets a moment to be first.
 void Agent::ask_ranks_to_end() {
-  if (own_trainer(config_.rank)) return;
+  if (promises_.always_reports()) return;
   if (!asked_at_) asked_at_ = loop_.now();
   ask_timer_ = loop_.after(slurm_first, [this] { signal_ranks(); });
 }
@@ -337,7 +337,7 @@ void Agent::start_ranks(const StartRanks& order) {
   starting_ = order;
   signs_->attempt_begins(order.attempt);
   begin_copies(order);
-  if (speaks_mpi(config_.rank) && pmix_attempt_ != order.attempt) start_pmix(order);
+  if (promises_.speaks_mpi && pmix_attempt_ != order.attempt) start_pmix(order);
   for (int i = 0; i < order.ranks_per_node; ++i) start_rank(order.slot * order.ranks_per_node + i);
 }
 
@@ -348,7 +348,7 @@ void Agent::start_rank(int number) {
   const int local_rank = number - order.slot * order.ranks_per_node;
   const auto variables = pmix_variables_.find(number);
   if (local_rank < 0 || local_rank >= order.ranks_per_node ||
-      (speaks_mpi(config_.rank) && variables == pmix_variables_.end()))
+      (promises_.speaks_mpi && variables == pmix_variables_.end()))
     return;
   LocalRank& rank = ranks_.at(number, order.attempt);
   if (rank.pid > 0 || rank.ended || rank.failed) return;
@@ -370,7 +370,7 @@ void Agent::start_rank(int number) {
   at.local_level = local_level_;
   give_buffers(at, order);
   Command command = attempt_command(config_.rank.command, order);
-  command.block_sigterm = own_trainer(config_.rank);  // the agent tells it to end
+  command.block_sigterm = promises_.always_reports();  // the agent tells it to end
   command.folder = config_.rank.directory;
   for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
   if (variables != pmix_variables_.end())

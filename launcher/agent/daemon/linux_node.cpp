@@ -14,7 +14,7 @@
 #include "launcher/pmix/pmix_program.hpp"
 #include "launcher/supervise/agent_ports.hpp"
 #include "src/base/log.hpp"
-#include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher {
 
@@ -30,7 +30,7 @@ LinuxNode::LinuxNode(control::RealLoop& loop, RunDir run, Scratch scratch, std::
       children_(loop),
       checker_(loop, run_, cluster, config.rank, roster.ranks_per_node),
       outside_(loop, run_, node_) {
-  if (config::own_trainer(config.rank) || local_level_.empty()) return;  // our trainer has buffers of its own
+  if (!config::promises_of(config.rank).client_buffers || local_level_.empty()) return;
   try {
     const Roster::Node& here = roster.nodes.at(as_size(roster.node_called(node_)));
     mover_ = std::make_unique<Mover>(loop, buffers_folder(local_level_, node_), secret,

@@ -11,6 +11,7 @@
 #include "src/base/log.hpp"
 #include "src/base/strict_json.hpp"
 #include "src/base/text.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher {
 
@@ -78,7 +79,7 @@ NodeChecker::NodeChecker(control::Loop& loop, RunDir run, const config::ClusterF
     : run_(std::move(run)),
       environment_(attempt_environment(run_, "", no_attempt(ranks_per_node), cluster, rank,
                                        slurm::rank_environment())),
-      probes_(own_trainer(rank)),
+      probes_(config::promises_of(rank).trains_as_set),
       worker_(loop) {
   // The check is not a process of an attempt, and must not be ended as one.
   std::erase_if(environment_, [](const std::string& entry) { return entry.starts_with("HOLDFAST_"); });

@@ -29,7 +29,7 @@ class NodeChecker {
 
   RunDir run_;
   std::vector<std::string> environment_;  ///< the ranks', as far as their results depend on it
-  bool probes_;                           ///< the ranks are holdfast-train
+  bool probes_;                           ///< the arithmetic of the ranks is known
   std::string numerics_;                  ///< "": not known yet
   bool busy_ = false;
   control::Worker worker_;

@@ -9,6 +9,7 @@
 #include "launcher/agent/leader/old_logs.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "src/base/log.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher {
 
@@ -121,9 +122,10 @@ void Leader::carry_out(const Action& action) {
              action);
 }
 
-/// Another program that starts from a checkpoint is told of none whose files are proven to be damaged.
+/// A program that does not check its own checkpoints is told of none whose files are proven to be damaged.
 void Leader::judge_and_launch(const Launch& what) {
-  if (own_trainer(config_.rank) || what.durable_steps.empty() || what.state.step >= 0) return launch(what);
+  if (config::promises_of(config_.rank).writes_run_dir || what.durable_steps.empty() || what.state.step >= 0)
+    return launch(what);
   const auto is_due = [this, what, done = std::make_shared<bool>(false)] {
     return !std::exchange(*done, true) && !over_ && supervisor_.attempt() == what.attempt &&
            supervisor_.stage() == Stage::starting;

@@ -8,6 +8,7 @@
 #include "launcher/agent/ranks/programs.hpp"
 #include "src/base/env.hpp"
 #include "src/base/rank_env.hpp"
+#include "src/config/rank_promises.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -34,11 +35,6 @@ void append_to_python_path(std::vector<std::string>& environment, const std::str
 }
 
 }  // namespace
-
-bool speaks_mpi(const config::Rank& rank) {
-  if (rank.launch != "auto") return rank.launch == "mpi";
-  return own_trainer(rank);
-}
 
 std::vector<std::string> attempt_environment(const RunDir& run, const std::string& node,
                                              const control::StartRanks& order,
@@ -91,11 +87,12 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
   // Threads that spin at barriers take the cores from the ranks that are still computing.
   if (!has(environment, "OMP_WAIT_POLICY")) put(environment, "OMP_WAIT_POLICY=passive");
   for (const auto& entry : rank.environment) put(environment, entry);
-  if (!own_trainer(rank)) append_to_python_path(environment, named_python_folder());
+  const auto promises = config::promises_of(rank);
+  if (!promises.always_reports()) append_to_python_path(environment, named_python_folder());
   put(environment, "HOLDFAST_RUN_DIR=" + run.path.string());
   put(environment, "HOLDFAST_NODE=" + node);
   put(environment, fmt::format("HOLDFAST_ATTEMPT={}", order.attempt));
-  if (speaks_mpi(rank) && !cluster.control_interface.empty() &&
+  if (promises.speaks_mpi && !cluster.control_interface.empty() &&
       !has(environment, "OMPI_MCA_btl_tcp_if_include"))
     put(environment, "OMPI_MCA_btl_tcp_if_include=" + cluster.control_interface);
   return environment;

@@ -5,16 +5,10 @@
 
 #include "launcher/supervise/roster.hpp"
 #include "src/config/cluster_facts.hpp"
-#include "src/config/load.hpp"
+#include "src/config/run_config.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
-
-/// Is `[rank] command` a program of MPI, which needs a PMIx server?
-bool speaks_mpi(const config::Rank& rank);
-
-/// Is `[rank] command` our own trainer, which reports to its agent?
-using config::own_trainer;
 
 /// The environment of every process of an attempt on a node: our own environment without the variables of
 /// SLURM and of other MPI jobs, the cluster's and the user's variables, and the run, node and attempt. Behind

@@ -119,20 +119,6 @@ TEST(RankStart, ProgramsOfOnesOwnCanImportTheClient) {
   env::set("PYTHONPATH", before.value_or(""));
 }
 
-TEST(RankStart, WhichProgramsSpeakMpi) {
-  config::Rank rank;
-  EXPECT_TRUE(speaks_mpi(rank));
-  rank.command = {"/opt/holdfast/bin/holdfast-train", "--x"};
-  EXPECT_TRUE(speaks_mpi(rank));
-  rank.command = {"python3", "holdfast-train"};
-  EXPECT_FALSE(speaks_mpi(rank));
-  rank.launch = "mpi";
-  EXPECT_TRUE(speaks_mpi(rank));
-  rank.launch = "direct";
-  rank.command = {"holdfast-train"};
-  EXPECT_FALSE(speaks_mpi(rank));
-}
-
 TEST(RankStart, LogsOfAnAttempt) {
   EXPECT_EQ(rank_log(RunDir{"/runs/a"}, 3, 17), "/runs/a/logs/attempt-0003/rank-00017.log");
   EXPECT_EQ(attempt_logs(RunDir{"/runs/a"}, 12345), "/runs/a/logs/attempt-12345");
