@@ -8,6 +8,7 @@
 
 #include "launcher/record/events.hpp"
 #include "launcher/supervise/restore_ladder.hpp"
+#include "src/base/start_state.hpp"
 #include "src/control/rank_link.hpp"
 
 namespace holdfast::launcher {
@@ -21,11 +22,7 @@ struct ClearAll {
 struct Launch {
   int attempt;
   std::vector<int> placement;  ///< slot -> node; the run may have shrunk: world = size * ranks_per_node
-  /// >= 0: start from a checkpoint, of this step or before; -1: from any state.
-  std::int64_t trusted_step = -1;
-  std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that must exist, newest first
-  StateName state = {};                          ///< in the memory of nodes, to start from
-  std::string level = {};
+  StartState from = {};
 };
 struct FetchStates {
   int attempt;

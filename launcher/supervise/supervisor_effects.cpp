@@ -159,8 +159,13 @@ RestoreLadder::Facts Supervisor::ladder_facts() const {
 void Supervisor::launch() {
   if (!ladder_.reopened()) record(events::AttemptStarted{attempt()});
   order_waits_ = true;
-  actions_.push_back(Launch{attempt(), placement(), state_.trusted_step, newest_durable(state_),
-                            ladder_.state(), ladder_.level()});
+  const StateName& sealed = ladder_.state();
+  actions_.push_back(Launch{attempt(), placement(),
+                            StartState{.trusted_step = state_.trusted_step,
+                                       .durable_steps = newest_durable(state_),
+                                       .sealed_step = sealed.step,
+                                       .sealed_attempt = sealed.attempt,
+                                       .sealed_level = ladder_.level()}});
   tell_ranks();
 }
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/start_state.hpp"
+
 namespace holdfast {
 
 /// What a rank knows about its place. All of it belongs to the logical slot, never to the host.
@@ -28,21 +30,15 @@ struct RankEnv {
   std::filesystem::path heartbeat_file;
   std::string master_address;  ///< MASTER_ADDR: host of rank 0
   int master_port = 0;         ///< MASTER_PORT
-  /// HOLDFAST_TRUSTED_STEP: state of later steps may be wrong (a comparison of the attempt before it did not
-  /// hold) and is not restored; -1: all may be. Needed until one attempt has restored: it puts later state
-  /// away.
-  std::int64_t trusted_step = -1;
-  /// HOLDFAST_DURABLE_STEPS, "300,200": the newest steps that by the record of the run have a checkpoint. A
-  /// folder that does not show them does not show a new run.
-  std::vector<std::int64_t> durable_steps = {};
+  /// HOLDFAST_TRUSTED_STEP; HOLDFAST_DURABLE_STEPS, "300,200"; and HOLDFAST_SEALED, "STEP ATTEMPT LEVEL" or
+  /// empty, which our trainer does not use.
+  StartState from = {};
   std::filesystem::path local_level = {};  ///< HOLDFAST_LOCAL_LEVEL: its folder here; empty: there is none
   /// Of snapshot buffers (client/buffers.c), which our trainer does not use. HOLDFAST_BUFFERS: this rank's
   /// folder; empty: there are none. HOLDFAST_BUFFERS_LIMIT: bytes of a generation.
   std::filesystem::path buffers = {};
   std::int64_t buffers_limit = 0;
   bool buffers_copied = false;  ///< HOLDFAST_BUFFERS_COPIED: "1": each seal is copied to another node
-  /// HOLDFAST_SEALED, "STEP ATTEMPT LEVEL": the state in them from which the attempt starts; empty: none.
-  std::string sealed = {};
 };
 
 /// "NAME=value" for the rank, both spellings.

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "src/base/start_state.hpp"
 #include "src/control/rank_link.hpp"
 #include "src/flight/recorder.hpp"
 
@@ -259,14 +260,10 @@ inline constexpr std::size_t max_durable_steps = 64;
 /// Leader to agent: start the ranks of this slot. It may come again, and is then no news.
 struct StartRanks {
   int term = 0, attempt = 0, slot = 0, ranks_per_node = 0, master_port = 0;
-  std::string master;                            ///< address of slot 0's node
-  std::vector<std::string> nodes;                ///< by slot
-  std::int64_t trusted_step = -1;                ///< newest state that may be restored (RankEnv)
-  std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that must exist (RankEnv)
-  std::vector<int> movers = {};                  ///< port of each slot's mover; 0: it has none
-  std::int64_t sealed_step = -1;                 ///< the state in snapshot buffers to start from; -1: none
-  int sealed_attempt = 0;
-  std::string sealed_level = {};  ///< "local" or "partner"
+  std::string master;              ///< address of slot 0's node
+  std::vector<std::string> nodes;  ///< by slot
+  std::vector<int> movers = {};    ///< port of each slot's mover; 0: it has none
+  StartState from = {};
 };
 /// Leader to agent: the run is over; end all processes and exit with this code.
 struct Finish {

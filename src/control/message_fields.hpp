@@ -397,12 +397,12 @@ void fields(auto& f, Is<StartRanks> auto& m) {
   f("master_port", m.master_port, a_port);
   f("master", m.master, a_name);
   f("nodes", m.nodes, List<Text>{1, max_nodes, a_name});
-  f("trusted_step", m.trusted_step, a_step);
-  f("durable_steps", m.durable_steps, step_list);
+  f("trusted_step", m.from.trusted_step, a_step);
+  f("durable_steps", m.from.durable_steps, step_list);
   f("movers", m.movers, up_to(max_nodes, a_port));
-  f("sealed_step", m.sealed_step, a_step);
-  f("sealed_attempt", m.sealed_attempt, a_count);
-  f("sealed_level", m.sealed_level, a_word);
+  f("sealed_step", m.from.sealed_step, a_step);
+  f("sealed_attempt", m.from.sealed_attempt, a_count);
+  f("sealed_level", m.from.sealed_level, a_word);
 }
 
 template <>

@@ -125,7 +125,7 @@ class ClientTest : public testing::TestWithParam<std::string> {
     place.run_dir = folder.path;
     place.agent_socket = folder.path / "agent.sock";
     place.key_file = folder.path / "key";
-    place.durable_steps = {300, 200};
+    place.from.durable_steps = {300, 200};
     start_agent();
   }
   ~ClientTest() override {

@@ -397,7 +397,7 @@ TEST(Message, NestedFieldsHaveTheirBounds) {
   refused_vote("/votes/0/bytes", -1);
   refused_vote("/votes/0/stall_us", -1);
   for (const json& what : {json(-1), json(1.5), json("10")})
-    refused(StartRanks{3, 2, 0, 8, 29501, "m", {"n"}, -1, {10}}, "/durable_steps/0", what);
+    refused(StartRanks{3, 2, 0, 8, 29501, "m", {"n"}, {}, {-1, {10}}}, "/durable_steps/0", what);
 }
 
 TEST(Message, PayloadsOfVotesTravelAsTheyAre) {

@@ -338,7 +338,7 @@ class FakeCluster {
                            Supervisor& s) { s.state_fetched(n, said); });
           }
         } else if (const auto* start = std::get_if<Launch>(&action)) {
-          if (start->state.step < 0 && !damaged.empty() &&
+          if (start->from.sealed_step < 0 && !damaged.empty() &&
               !leader->checkpoints_judged(std::exchange(damaged, {}), checkpoints_left))
             continue;
           on_launch(*start);
@@ -377,7 +377,7 @@ class FakeCluster {
     ordered_.reset();
     saving_.reset();
     held = false;
-    if (what.trusted_step >= 0) durable = reached = what.trusted_step;
+    if (what.from.trusted_step >= 0) durable = reached = what.from.trusted_step;
     for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
       const int n = what.placement[slot];
       Agent& a = agent(n);

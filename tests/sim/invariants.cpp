@@ -251,7 +251,7 @@ void World::launched(const StartRanks& order) {
     expect(k.number != key.number || k == key, fmt::format("attempt {} is launched once", order.attempt));
   if (!launched_.insert(key).second) return;
   const RunState& state = terms_[order.term].state;
-  if (order.trusted_step < 0) durable_before_[key] = state.durable_step;
+  if (order.from.trusted_step < 0) durable_before_[key] = state.durable_step;
   expect(std::any_of(state.attempts.begin(), state.attempts.end(),
                      [&](const auto& attempt) { return attempt.number == order.attempt; }),
          fmt::format("attempt {} is recorded before it is launched", order.attempt));

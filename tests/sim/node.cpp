@@ -39,7 +39,7 @@ RankEnv place_of(const Command& command, Bug bug) {
   at.term = number_of(command, "HOLDFAST_TERM");
   at.attempt = number_of(command, "HOLDFAST_ATTEMPT");
   at.agent_socket = value_of(command, "HOLDFAST_AGENT_SOCKET");
-  if (bug != Bug::ranks_trust_all) at.trusted_step = number_of(command, "HOLDFAST_TRUSTED_STEP");
+  if (bug != Bug::ranks_trust_all) at.from.trusted_step = number_of(command, "HOLDFAST_TRUSTED_STEP");
   return at;
 }
 

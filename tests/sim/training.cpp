@@ -42,7 +42,7 @@ RankPtr Training::start(const RankEnv& at, const ProcessPtr& process) {
   const bool first = a.ranks.empty();
   a.slots = at.world / at.ranks_per_node;
   a.per_node = at.ranks_per_node;
-  a.trusted = at.trusted_step;
+  a.trusted = at.from.trusted_step;
   a.ranks[at.rank] = rank;
   hooks_.rank_started(*rank);
   if (first) timeline_.after(settings_.launch_s + random_.between(0.1, 0.6), [this, key] { go(key); });

@@ -352,22 +352,21 @@ void Agent::start_rank(int number) {
     return;
   LocalRank& rank = ranks_.at(number, order.attempt);
   if (rank.pid > 0 || rank.ended || rank.failed) return;
-  RankEnv at{number,
-             static_cast<int>(order.nodes.size()) * order.ranks_per_node,
-             local_rank,
-             order.ranks_per_node,
-             order.term,
-             order.attempt,
-             node_,
-             run_.path,
-             scratch_.socket(),
-             scratch_.key(number),
-             scratch_.heartbeat(number),
-             order.master,
-             order.master_port,
-             order.trusted_step,
-             order.durable_steps};
-  at.local_level = local_level_;
+  RankEnv at{.rank = number,
+             .world = static_cast<int>(order.nodes.size()) * order.ranks_per_node,
+             .local_rank = local_rank,
+             .ranks_per_node = order.ranks_per_node,
+             .term = order.term,
+             .attempt = order.attempt,
+             .node = node_,
+             .run_dir = run_.path,
+             .agent_socket = scratch_.socket(),
+             .key_file = scratch_.key(number),
+             .heartbeat_file = scratch_.heartbeat(number),
+             .master_address = order.master,
+             .master_port = order.master_port,
+             .from = order.from,
+             .local_level = local_level_};
   give_buffers(at, order);
   Command command = attempt_command(config_.rank.command, order);
   command.block_sigterm = promises_.always_reports();  // the agent tells it to end
@@ -418,8 +417,6 @@ void Agent::give_buffers(RankEnv& rank, const StartRanks& order) const {
   rank.buffers_copied = copies_buffers(order);
   rank.buffers_limit =
       config::program_share(mover->memory_bytes(), order.ranks_per_node, rank.buffers_copied);
-  if (order.sealed_step >= 0)
-    rank.sealed = fmt::format("{} {} {}", order.sealed_step, order.sealed_attempt, order.sealed_level);
 }
 
 bool Agent::copies_buffers(const StartRanks& order) const {
@@ -430,7 +427,7 @@ bool Agent::copies_buffers(const StartRanks& order) const {
 void Agent::begin_copies(const StartRanks& order) {
   Mover* mover = system_.mover();
   if (!mover) return;
-  Mover::Attempt attempt{order.attempt, {}, {}, order.sealed_step, order.sealed_attempt};
+  Mover::Attempt attempt{order.attempt, {}, {}, order.from.sealed_step, order.from.sealed_attempt};
   for (int i = 0; i < order.ranks_per_node; ++i)
     attempt.ranks.push_back(order.slot * order.ranks_per_node + i);
   if (copies_buffers(order)) {

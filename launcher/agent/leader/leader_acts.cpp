@@ -124,7 +124,8 @@ void Leader::carry_out(const Action& action) {
 
 /// A program that does not check its own checkpoints is told of none whose files are proven to be damaged.
 void Leader::judge_and_launch(const Launch& what) {
-  if (config::promises_of(config_.rank).writes_run_dir || what.durable_steps.empty() || what.state.step >= 0)
+  if (config::promises_of(config_.rank).writes_run_dir || what.from.durable_steps.empty() ||
+      what.from.sealed_step >= 0)
     return launch(what);
   const auto is_due = [this, what, done = std::make_shared<bool>(false)] {
     return !std::exchange(*done, true) && !over_ && supervisor_.attempt() == what.attempt &&
@@ -136,7 +137,7 @@ void Leader::judge_and_launch(const Launch& what) {
     launch(what);
   });
   judge_.ask(
-      [folder = run_.checkpoints(), steps = what.durable_steps,
+      [folder = run_.checkpoints(), steps = what.from.durable_steps,
        bytes = config_.checkpoint.check_files_gib * gib]() -> checkpoint::Judgement {
         try {
           return checkpoint::judge(folder, steps, static_cast<std::int64_t>(bytes));
@@ -152,7 +153,7 @@ void Leader::judge_and_launch(const Launch& what) {
         act([this, what, steps = found.steps] {
           if (supervisor_.attempt() != what.attempt || supervisor_.stage() != Stage::starting) return;
           Launch judged = what;
-          judged.durable_steps = steps;
+          judged.from.durable_steps = steps;
           launch(judged);
         });
       });
@@ -173,19 +174,14 @@ void Leader::launch(const Launch& what) {
   const int slots = static_cast<int>(what.placement.size());
   coordinator_->begin({term_, what.attempt}, slots * roster_.ranks_per_node);
   fences_.begin(what.attempt);
-  StartRanks order{term_,
-                   what.attempt,
-                   0,
-                   roster_.ranks_per_node,
-                   connections_[what.placement.front()].free_port,
-                   node(what.placement.front()).for_programs(),
-                   {},
-                   what.trusted_step,
-                   what.durable_steps,
-                   {},
-                   what.state.step,
-                   what.state.attempt,
-                   what.level};
+  const int first = what.placement.front();
+  StartRanks order;
+  order.term = term_;
+  order.attempt = what.attempt;
+  order.ranks_per_node = roster_.ranks_per_node;
+  order.master = node(first).for_programs();
+  order.master_port = connections_[first].free_port;
+  order.from = what.from;
   for (const int n : what.placement) {
     order.nodes.push_back(node(n).name);
     order.movers.push_back(connections_[n].mover);

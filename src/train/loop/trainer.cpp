@@ -204,8 +204,8 @@ bool Trainer::restore_or_initialize() {
       setup_.place.agent && setup_.place.agent->attempt > 1,
       setup_.config.run.other_numerics == "continue",
       false,
-      setup_.place.agent ? setup_.place.agent->trusted_step : -1,
-      setup_.place.agent ? std::optional(setup_.place.agent->durable_steps) : std::nullopt};
+      setup_.place.agent ? setup_.place.agent->from.trusted_step : -1,
+      setup_.place.agent ? std::optional(setup_.place.agent->from.durable_steps) : std::nullopt};
   const RestoreContext with = context();
   engine_.make_room();
   const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, with);
@@ -255,7 +255,7 @@ void Trainer::roll_back(std::int64_t next_sample, std::int64_t durable) {
   RestoreOrder order{setup_.config.run.resume, true, true, true};
   // What was durable when the attempt began may have been removed since.
   if (setup_.place.agent)
-    order.durable = durable < 0 ? setup_.place.agent->durable_steps : std::vector<std::int64_t>{durable};
+    order.durable = durable < 0 ? setup_.place.agent->from.durable_steps : std::vector<std::int64_t>{durable};
   engine_.make_room();
   const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, context());
   begin_at(from);

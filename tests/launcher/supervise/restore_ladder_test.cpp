@@ -15,6 +15,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
+StateName sealed_of(const Launch& what) { return {what.from.sealed_step, what.from.sealed_attempt}; }
+
 /// Two slots of two ranks each, on nodes 4 and 7, unless it is said otherwise.
 struct ChoiceRow {
   const char* what;
@@ -266,9 +268,9 @@ TEST(RestoreLadder, ALostNodesRanksStartFromCopies) {
   seal_step_7(c);
   c.kill(2);
   ASSERT_TRUE(c.until([&] { return launched.size() == 2; }, 20));
-  EXPECT_EQ(launched[0].state.step, -1);
-  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
-  EXPECT_EQ(launched[1].level, "partner");
+  EXPECT_EQ(launched[0].from.sealed_step, -1);
+  EXPECT_EQ(sealed_of(launched[1]), (StateName{7, 1}));
+  EXPECT_EQ(launched[1].from.sealed_level, "partner");
   const int spare = launched[1].placement[2];
   EXPECT_THAT(c.fetched, ElementsAre(StateMove{4, 0, spare}, StateMove{5, 0, spare}));
   ASSERT_EQ(choices_of(c).size(), 1u);
@@ -289,7 +291,7 @@ TEST(RestoreLadder, AStateThatComesSlowlyIsWaitedFor) {
   ASSERT_EQ(c.fetched.size(), 2u) << "and nothing else was tried";
   c.tell(c.fetched[0].to, [&](Supervisor& s) { s.state_fetched(c.fetched[0].to, {2, 7, 1, -1, ""}); });
   ASSERT_TRUE(c.until([&] { return launched.size() == 2; }, 20));
-  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
+  EXPECT_EQ(sealed_of(launched[1]), (StateName{7, 1}));
 }
 
 TEST(RestoreLadder, AnAttemptStartsFromNothingWhereTheCopyCannotBeFetched) {
@@ -301,7 +303,7 @@ TEST(RestoreLadder, AnAttemptStartsFromNothingWhereTheCopyCannotBeFetched) {
   for (int n = 3; n < 5; ++n) c.agent(n).fetches = "it is damaged";
   c.kill(2);
   ASSERT_TRUE(c.until([&] { return launched.size() == 2; }, 20));
-  EXPECT_EQ(launched[1].state.step, -1);
+  EXPECT_EQ(launched[1].from.sealed_step, -1);
   ASSERT_EQ(choices_of(c).size(), 1u);
   EXPECT_EQ(choices_of(c)[0].at("level"), "shared");
   EXPECT_THAT(choices_of(c)[0].at("note").get<std::string>(), HasSubstr("it is damaged"));
@@ -335,8 +337,8 @@ struct DamagedCheckpoints : testing::Test {
 TEST_F(DamagedCheckpoints, OlderThanTheStateInMemoryIsTheNextOne) {
   lose_a_rank({{10, "another digest"}}, true);
   ASSERT_EQ(launched.size(), 2u);
-  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
-  EXPECT_THAT(launched[1].durable_steps, ElementsAre(5));
+  EXPECT_EQ(sealed_of(launched[1]), (StateName{7, 1}));
+  EXPECT_THAT(launched[1].from.durable_steps, ElementsAre(5));
   EXPECT_EQ(choices_of(c).back().at("step"), 7);
   EXPECT_EQ(starts(), 1);
 }
@@ -344,14 +346,14 @@ TEST_F(DamagedCheckpoints, OlderThanTheStateInMemoryIsTheNextOne) {
 TEST_F(DamagedCheckpoints, AllOfThem) {
   lose_a_rank({{10, "another digest"}, {5, "cut off"}}, false);
   ASSERT_EQ(launched.size(), 2u);
-  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
+  EXPECT_EQ(sealed_of(launched[1]), (StateName{7, 1}));
   EXPECT_EQ(c.leader->state().durable_step, 10) << "the next job must not begin at step 0";
 }
 
 TEST_F(DamagedCheckpoints, NewerThanTheStateInMemoryIsTheNextOne) {
   lose_a_rank({{10, "another digest"}}, true, {5, 8, 10});
   ASSERT_EQ(launched.size(), 2u);
-  EXPECT_EQ(launched[1].state.step, -1);
+  EXPECT_EQ(launched[1].from.sealed_step, -1);
   EXPECT_EQ(c.leader->state().durable_step, 8);
 }
 
@@ -374,8 +376,8 @@ struct NoRoomTest : testing::Test {
 TEST_F(NoRoomTest, ASpareWithoutRoomForTheStateIsPassedOver) {
   lose_a_node_with_full_spares({4});
   EXPECT_EQ(launched[1].placement[2], 3);
-  EXPECT_EQ(launched[1].state, (StateName{7, 1}));
-  EXPECT_EQ(launched[1].level, "partner");
+  EXPECT_EQ(sealed_of(launched[1]), (StateName{7, 1}));
+  EXPECT_EQ(launched[1].from.sealed_level, "partner");
   EXPECT_THAT(c.last("node_evicted").at("evidence").get<std::string>(), HasSubstr("no memory is left"));
   EXPECT_EQ(c.last("node_evicted").at("node"), "n4");
 }
@@ -383,7 +385,7 @@ TEST_F(NoRoomTest, ASpareWithoutRoomForTheStateIsPassedOver) {
 TEST_F(NoRoomTest, WithoutAnotherSpareTheAttemptStartsFromNone) {
   lose_a_node_with_full_spares({3, 4});
   EXPECT_EQ(launched[1].placement[2], 3) << "the first one that was tried has left";
-  EXPECT_EQ(launched[1].state.step, -1);
+  EXPECT_EQ(launched[1].from.sealed_step, -1);
   EXPECT_THAT(choices_of(c).back().at("note").get<std::string>(), HasSubstr("no memory is left"));
 }
 

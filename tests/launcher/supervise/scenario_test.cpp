@@ -187,9 +187,10 @@ class Scenario {
     if (const auto* clear = std::get_if<ClearAll>(&action); clear && all_)
       order = fmt::format("all: end ranks older than attempt {}", clear->attempt);
     else if (const auto* start = std::get_if<Launch>(&action))
-      order = fmt::format(
-          "{}: start attempt {}{}", names(start->placement), start->attempt,
-          start->trusted_step < 0 ? "" : fmt::format(" from step {} or before", start->trusted_step));
+      order = fmt::format("{}: start attempt {}{}", names(start->placement), start->attempt,
+                          start->from.trusted_step < 0
+                              ? ""
+                              : fmt::format(" from step {} or before", start->from.trusted_step));
     else if (const auto* tell = std::get_if<TellRanks>(&action))
       order = fmt::format("ranks: save{}", tell->what.stop ? " and end" : "");
     else if (const auto* hold = std::get_if<PauseRanks>(&action))

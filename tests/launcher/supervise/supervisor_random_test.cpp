@@ -215,7 +215,7 @@ class Chaos {
     ASSERT_GT(what.attempt, launched_) << "one launch for each attempt";
     launched_ = what.attempt;
     ASSERT_EQ(what.placement, cluster_.leader->placement());
-    ASSERT_EQ(what.trusted_step, state.trusted_step);
+    ASSERT_EQ(what.from.trusted_step, state.trusted_step);
     for (const int n : what.placement) {
       ASSERT_FALSE(state.lost.contains(cluster_.roster.nodes[n].name));
       // Fenced: nothing older lives where the new ranks go (an agent that died after it answered has nothing

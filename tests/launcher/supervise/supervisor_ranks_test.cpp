@@ -85,7 +85,7 @@ TEST(Supervisor, ACheckpointThatStaysOutOfReachEndsTheJobToBeQueuedAgain) {
 TEST(Supervisor, RanksAreToldWhichCheckpointsThereAre) {
   FakeCluster c({.checkpoint_every = 10});
   std::vector<std::int64_t> told;
-  c.on_launch = [&](const Launch& what) { told = what.durable_steps; };
+  c.on_launch = [&](const Launch& what) { told = what.from.durable_steps; };
   ASSERT_TRUE(c.until([&] { return c.leader->state().durable_step == 40; }, 20));
   EXPECT_THAT(told, testing::IsEmpty());
   c.tell(0, [](Supervisor& s) { s.checkpoints_removed({10, 30}); });
@@ -102,7 +102,7 @@ TEST(Supervisor, RanksAreToldWhichCheckpointsThereAre) {
 TEST(Supervisor, ADamagedCheckpointIsOutOfTheRecord) {
   FakeCluster c({.checkpoint_every = 10});
   std::vector<std::int64_t> told;
-  c.on_launch = [&](const Launch& what) { told = what.durable_steps; };
+  c.on_launch = [&](const Launch& what) { told = what.from.durable_steps; };
   ASSERT_TRUE(c.until([&] { return c.leader->state().durable_step == 40; }, 20));
   c.tell(0, [](Supervisor& s) { s.checkpoints_judged({{20, "another digest"}}, true); });
   c.run(0.1);

@@ -411,7 +411,7 @@ TEST_F(LeaderTest, AnOlderStateInMemoryTakesThePlaceOfADamagedCheckpoint) {
     for (int n = 0; n < 2; ++n) {
       const auto start = agent(n).all<StartRanks>();
       ASSERT_EQ(start.size(), 1u);
-      EXPECT_EQ(start[0].sealed_step, 15);
+      EXPECT_EQ(start[0].from.sealed_step, 15);
     }
   });
 }
