@@ -138,7 +138,5 @@ Plan make_plan(const config::RunConfig& config, const config::ModelShape& model,
 
 constexpr int plan_schema_version = 11;
 nlohmann::json to_json(const Plan& plan);
-/// Throws Error (runtime) naming what is missing or of another schema version.
-Plan plan_from_json(const nlohmann::json& json);
 
 }  // namespace holdfast::launcher

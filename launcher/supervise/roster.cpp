@@ -10,47 +10,46 @@ namespace holdfast::launcher {
 namespace {
 using nlohmann::json;
 
-json to_json(const RankWork& w) {
-  return {{"restored_bytes", w.restored},
-          {"saved_bytes", w.saved},
-          {"token_bytes", w.tokens},
-          {"sent_bytes", w.sent},
-          {"state_bytes", w.state},
-          {"operations", w.operations},
-          {"peers", w.peers},
-          {"read_bytes_s", w.read_s},
-          {"write_bytes_s", w.written_s},
-          {"gpu", w.gpu},
-          {"patience_s", w.patience_s}};
+/// The fields of "work", for both directions.
+void work_fields(auto& work, auto&& use) {
+  use("restored_bytes", work.restored);
+  use("saved_bytes", work.saved);
+  use("token_bytes", work.tokens);
+  use("sent_bytes", work.sent);
+  use("state_bytes", work.state);
+  use("operations", work.operations);
+  use("peers", work.peers);
+  use("read_bytes_s", work.read_s);
+  use("write_bytes_s", work.written_s);
+  use("gpu", work.gpu);
+  use("patience_s", work.patience_s);
 }
 
-RankWork work_from(const json& j) {
-  RankWork w;
-  j.at("restored_bytes").get_to(w.restored);
-  j.at("saved_bytes").get_to(w.saved);
-  j.at("token_bytes").get_to(w.tokens);
-  j.at("sent_bytes").get_to(w.sent);
-  j.at("state_bytes").get_to(w.state);
-  j.at("operations").get_to(w.operations);
-  j.at("peers").get_to(w.peers);
-  j.at("read_bytes_s").get_to(w.read_s);
-  j.at("write_bytes_s").get_to(w.written_s);
-  j.at("gpu").get_to(w.gpu);
-  j.at("patience_s").get_to(w.patience_s);
-  return w;
+/// Those of a node. `past_failures` is absent in lists of older versions.
+void node_fields(auto& node, auto&& use) {
+  use("name", node.name);
+  use("address", node.address);
+  use("ip_addresses", node.ip_addresses);
+  use("port", node.port);
+  use("ports", node.ports);
+  use("scalable_unit", node.scalable_unit);
+}
+
+auto into(json& object) {
+  return [&object](const char* key, const auto& value) { object[key] = value; };
+}
+auto from(const json& object) {
+  return [&object](const char* key, auto& value) { object.at(key).get_to(value); };
 }
 }  // namespace
 
 std::string to_json_text(const Roster& roster) {
-  json nodes = json::array();
-  for (const auto& n : roster.nodes)
-    nodes.push_back({{"name", n.name},
-                     {"address", n.address},
-                     {"ip_addresses", n.ip_addresses},
-                     {"port", n.port},
-                     {"ports", n.ports},
-                     {"scalable_unit", n.scalable_unit},
-                     {"past_failures", n.past_failures}});
+  json nodes = json::array(), work = json::object();
+  for (const auto& n : roster.nodes) {
+    json& node = nodes.emplace_back(json{{"past_failures", n.past_failures}});
+    node_fields(n, into(node));
+  }
+  work_fields(roster.work, into(work));
   return json{{"schema_version", 1},
               {"job", roster.job},
               {"nodes", nodes},
@@ -58,7 +57,7 @@ std::string to_json_text(const Roster& roster) {
               {"candidates", roster.candidates},
               {"batch_host", roster.batch_host},
               {"ranks_per_node", roster.ranks_per_node},
-              {"work", to_json(roster.work)}}
+              {"work", work}}
              .dump(1) +
          "\n";
 }
@@ -68,16 +67,16 @@ Roster read_roster(const RunDir& run) {
     const json j = json_from(files::read_text(run.nodes()));
     Roster roster;
     roster.job = j.at("job").get<std::string>();
-    for (const auto& n : j.at("nodes"))
-      roster.nodes.push_back({n.at("name").get<std::string>(), n.at("address").get<std::string>(),
-                              n.at("port").get<int>(), n.at("scalable_unit").get<std::string>(),
-                              typed<int>(n, "past_failures").value_or(0), n.at("ports").get<int>(),
-                              n.at("ip_addresses").get<std::vector<std::string>>()});
+    for (const auto& n : j.at("nodes")) {
+      Roster::Node& node = roster.nodes.emplace_back();
+      node_fields(node, from(n));
+      node.past_failures = typed<int>(n, "past_failures").value_or(0);
+    }
     roster.first_placement = j.at("placement").get<std::vector<int>>();
     roster.candidates = j.at("candidates").get<std::vector<int>>();
     roster.batch_host = j.at("batch_host").get<int>();
     roster.ranks_per_node = j.at("ranks_per_node").get<int>();
-    roster.work = work_from(j.at("work"));
+    work_fields(roster.work, from(j.at("work")));
     const int count = static_cast<int>(roster.nodes.size());
     for (const int n : roster.first_placement)
       expects(n >= 0 && n < count, "a placement names nodes of the roster");

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -578,7 +577,6 @@ TEST(Plan, OfAnotherProgramSaysWhatIsKnownOfIt) {
     auto in = inputs_of("quickstart", {"rank.command=[\"python3\", \"train.py\"]", "rank.kind=" + kind});
     in.facts.node_shm_bytes = 64'000'000'000;
     const auto p = in.plan();
-    EXPECT_EQ(plan_from_json(nlohmann::json::parse(to_json(p).dump())), p);
     return to_text(p);
   };
   for (const char* kind : {"auto", "plain", "sigterm", "client"}) {
@@ -600,7 +598,7 @@ TEST(Plan, OfAnotherProgramSaysWhatIsKnownOfIt) {
   EXPECT_THROW(ours.plan(), Error) << "holdfast-train always speaks";
 }
 
-TEST(Plan, JsonComesBack) {
+TEST(Plan, AsJson) {
   for (const char* job : {"quickstart", "llama2-7b-nabuchodonosor"}) {
     auto in = inputs_of(job, {"run.name=a \"b\" $(c) ü", "shard.strategy=hfsdp", "precision.parameters=bf16",
                               "precision.reduce=bf16"});
@@ -608,35 +606,10 @@ TEST(Plan, JsonComesBack) {
     const auto j = to_json(p);
     EXPECT_EQ(j.at("schema_version"), plan_schema_version);
     EXPECT_EQ(j.at("shard_groups").size(), as_size(p.replicas()));
-    EXPECT_EQ(plan_from_json(nlohmann::json::parse(j.dump())), p);
-  }
-}
-
-TEST(Plan, DamagedJsonIsAnError) {
-  const auto good = to_json(inputs_of("quickstart").plan());
-  const auto says = [&](const std::function<void(nlohmann::json&)>& damage) {
-    auto j = good;
-    damage(j);
-    try {
-      plan_from_json(j);
-    } catch (const Error& e) {
-      EXPECT_EQ(e.exit(), Exit::runtime);
-      return std::string(e.what());
-    }
-    return std::string("accepted");
-  };
-  EXPECT_THAT(says([](auto& j) { j["schema_version"] = 99; }),
-              HasSubstr("schema version 99 (this program reads 11)"));
-  EXPECT_THAT(says([](auto& j) { j = 3; }), HasSubstr("the plan cannot be read"));
-  EXPECT_THAT(says([](auto& j) { j["ranks"].erase(0); }), HasSubstr("contradicts itself"));
-  EXPECT_THAT(says([](auto& j) { j["shard"]["strategy"] = "x"; }), HasSubstr("unknown strategy"));
-  EXPECT_THAT(says([](auto& j) { j["precision"]["moments"] = "fp8"; }), HasSubstr("unknown moments (fp8)"));
-  EXPECT_THAT(says([](auto& j) { j["nodes"][0]["slot"] = "zero"; }), HasSubstr("the plan cannot be read"));
-  for (const auto& item : good.items()) {
-    const std::string key = item.key();
-    const bool derived = key == "world" || key == "shard_groups" || key == "replica_groups";
-    if (derived) continue;
-    EXPECT_NE(says([&](auto& j) { j.erase(key); }), "accepted") << key;
+    EXPECT_EQ(j.at("job"), p.job);
+    EXPECT_EQ(j.at("ranks").size(), as_size(p.world()));
+    EXPECT_EQ(j.at("precision").at("reduce"), "bf16");
+    EXPECT_EQ(nlohmann::json::parse(j.dump()), j);
   }
 }
 
