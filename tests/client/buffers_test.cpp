@@ -20,11 +20,13 @@ class BuffersTest : public ClientTest {
   std::filesystem::path generation(int number) const { return place.buffers / std::to_string(number); }
   std::string seal_of(int number) const { return files::read_text(generation(number) / "seal"); }
   bool is_sealed(int number) const { return files::is_there(generation(number) / "seal"); }
-  /// As the next attempt, which starts from this state.
-  void start_again(const std::string& sealed) {
+  /// As the next attempt, which starts from a state of attempt 5.
+  void start_again(std::int64_t step, const std::string& level) {
     program.reset();
     place.attempt = 6;
-    place.sealed = sealed;
+    place.from.sealed_step = step;
+    place.from.sealed_attempt = 5;
+    place.from.sealed_level = level;
     connect_again();
   }
   void connect_again() {
@@ -82,7 +84,7 @@ TEST_P(BuffersTest, AreLoadedByTheNextAttempt) {
   }
   program->ask("buffer model 100003 x");  // and it dies
   EXPECT_EQ(is_sealed(0) + is_sealed(1), 1);
-  start_again("13 5 partner");
+  start_again(13, "partner");
   EXPECT_EQ(program->ask("sealed"), "13");
   EXPECT_EQ(program->ask("load other"), "none");
   EXPECT_EQ(program->ask("load model"), "100003 bb");
@@ -101,7 +103,7 @@ TEST_P(BuffersTest, TheOlderOneIsKeptWhereAnAttemptStartsFromIt) {
     program->ask(std::string("buffer model 10 ") + step[3]);
     EXPECT_EQ(program->ask(std::string("seal ") + std::string(step, 2)), "1");
   }
-  start_again("12 5 local");
+  start_again(12, "local");
   EXPECT_EQ(program->ask("buffer model 10 c"), "ok");
   EXPECT_EQ(program->ask("load model"), "10 aa");
 }
@@ -115,7 +117,7 @@ TEST_P(BuffersTest, ADamagedOneIsRefusedAndUnsealed) {
   std::string bytes = files::read_text(file);
   bytes[50000] = 'b';
   std::ofstream(file, std::ios::binary) << bytes;
-  start_again("12 5 local");
+  start_again(12, "local");
   EXPECT_EQ(program->ask("load model"), "none");
   EXPECT_FALSE(is_sealed(sealed));
 }
@@ -127,7 +129,7 @@ TEST_P(BuffersTest, ATornSealIsNone) {
   const int sealed = is_sealed(1) ? 1 : 0;
   const std::string text = seal_of(sealed);
   files::replace_atomically(generation(sealed) / "seal", text.substr(0, text.size() - 4));
-  start_again("12 5 local");
+  start_again(12, "local");
   EXPECT_EQ(program->ask("load model"), "none");
 }
 

@@ -23,7 +23,7 @@ spares that were never heard of | launcher/supervise/supervisor_effects.cpp  | s
 adopts with a lost node         | launcher/supervise/supervisor.cpp          | s/ && lost_in_placement() < 0 && attempt_.whole()/ \&\& attempt_.whole()/
 starts before the old has ended | launcher/supervise/supervisor_effects.cpp  | s/has_cleared(n, attempt())/has_cleared(n, attempt() - 1)/
 attempts are not counted on     | launcher/supervise/supervisor_effects.cpp  | s/placement(), attempt() + 1,/placement(), std::max(1, attempt()),/
-state in doubt is trusted       | launcher/supervise/supervisor_effects.cpp  | s/placement(), state_.trusted_step,/placement(), -1,/
+state in doubt is trusted       | launcher/supervise/supervisor_effects.cpp  | s/.trusted_step = state_.trusted_step,/.trusted_step = -1,/
 failed starts end the run       | launcher/supervise/budget_table.cpp        | /case Kind::leader_changed:/,/return/ s/return CauseKind::infrastructure;/return CauseKind::program;/
 lines that came too late count  | launcher/supervise/valid_events.cpp        | s/term = first->after->term;/term = seq = INT32_MAX;/
 clears before ranks have ended   | launcher/agent/daemon/agent_orders.cpp       | s/if (left \&\& left->empty() \&\& leaving_.empty())/if (true)/

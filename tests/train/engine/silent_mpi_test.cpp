@@ -257,7 +257,7 @@ TEST_F(SilentCorruption, StateThatIsNotTrustedIsPutAway) {
   train::Setup doubted = all;
   doubted.place.agent = RankEnv{};
   doubted.place.agent->attempt = 2;
-  doubted.place.agent->trusted_step = 5;
+  doubted.place.agent->from.trusted_step = 5;
   doubted.place.agent->local_level = *local_folder_of(all);
   Trainer trainer(doubted, *device, *world, nullptr, link);
   EXPECT_EQ(trainer.run().state_digest, whole);
