@@ -72,15 +72,33 @@ int LanePlan::micro_batch(int replica, int micro_step, int member) const {
   return first_lane(replica) * micro_batches_per_lane() + micro_step * group_ + member;
 }
 
+namespace {
+
+/// The whole sum `sum` enters the counter: a copy and the merges that follow. The first merge is carried out
+/// with the copy, as one addition: a + b is b + a.
+void enter(std::vector<LaneOp>& out, Counter& counter, PartialSum sum, int source) {
+  const int accumulator = counter.size(), merges = counter.push(sum);
+  if (merges == 0) out.push_back({LaneOp::Kind::copy, accumulator, source});
+  for (int m = 0; m < merges; ++m)
+    out.push_back(
+        {m == 0 ? LaneOp::Kind::add : LaneOp::Kind::merge, accumulator - 1 - m, m == 0 ? source : 0});
+}
+
+}  // namespace
+
 std::vector<LaneOp> LanePlan::additions(int replica, int micro_step) const {
   const int length = micro_batches_per_lane(), at = micro_batch(replica, micro_step, 0);
   Counter counter(first_lane(replica), at / length);  // as it stands before this micro-step
   std::vector<LaneOp> out;
   for (int i = 0; i < group_; ++i) {
-    const int place = (at + i) % length, accumulator = counter.size();
+    const int place = (at + i) % length, lane = (at + i) / length, accumulator = counter.size();
+    if (length == 1) {
+      enter(out, counter, {lane, 1}, i);
+      continue;
+    }
     out.push_back({place == 0 ? LaneOp::Kind::copy : LaneOp::Kind::add, accumulator, i});
     if (place + 1 < length) continue;
-    const int merges = counter.push({(at + i) / length, 1});
+    const int merges = counter.push({lane, 1});
     for (int m = 0; m < merges; ++m) out.push_back({LaneOp::Kind::merge, accumulator - 1 - m, 0});
   }
   return out;
@@ -116,14 +134,8 @@ std::vector<LaneOp> LanePlan::final_additions() const {
   std::vector<LaneOp> out;
   Counter counter;
   int source = 0;
-  for (int g = 0; g < replicas_; ++g) {
-    for (const PartialSum& sum : partial_sums(g)) {
-      const int accumulator = counter.size();
-      out.push_back({LaneOp::Kind::copy, accumulator, source++});
-      const int merges = counter.push(sum);
-      for (int m = 0; m < merges; ++m) out.push_back({LaneOp::Kind::merge, accumulator - 1 - m, 0});
-    }
-  }
+  for (int g = 0; g < replicas_; ++g)
+    for (const PartialSum& sum : partial_sums(g)) enter(out, counter, sum, source++);
   for (int accumulator = counter.size() - 2; accumulator >= 0; --accumulator)
     out.push_back({LaneOp::Kind::merge, accumulator, 0});
   return out;

@@ -101,7 +101,8 @@ void Fp8Layers::forward(int linear, Mat y, ConstMat x, ConstMat weight, ConstMat
   kernels_.matmul_fp8(stream_, y, left, right, inverse(of_x), inverse(of_weight), Write::replace, bias);
 }
 
-void Fp8Layers::backward(int linear, Mat d_x, Mat d_weight, ConstMat d_y, ConstMat x, ConstMat weight) const {
+void Fp8Layers::backward(int linear, Mat d_x, Mat d_weight, Write write, ConstMat d_y, ConstMat x,
+                         ConstMat weight) const {
   const int of_x = role_of(linear, Fp8Role::x), of_weight = role_of(linear, Fp8Role::weight),
             of_d_y = role_of(linear, Fp8Role::d_y);
   const Mat left = part(a_, a_.fp8.left, DType::e5m2, d_y.rows, d_y.cols);
@@ -111,7 +112,7 @@ void Fp8Layers::backward(int linear, Mat d_x, Mat d_weight, ConstMat d_y, ConstM
   if (d_weight) {
     const Mat right = part(a_, a_.fp8.right, DType::e4m3, x.cols, x.rows);
     copy(x, of_x, {}, right, false);
-    kernels_.matmul_fp8(stream_, d_weight, turned, right, inverse(of_d_y), inverse(of_x), Write::replace);
+    kernels_.matmul_fp8(stream_, d_weight, turned, right, inverse(of_d_y), inverse(of_x), write);
   }
   const Mat right = part(a_, a_.fp8.right, DType::e4m3, weight.cols, weight.rows);
   copy(weight, of_weight, {}, right, false);

@@ -41,8 +41,10 @@ class Fp8Layers {
   kernels::Quantize input(int linear, std::int64_t tokens, std::int64_t cols, Pass pass) const;
   /// y = x W^T (+ bias); what input() asked for has been done for x.
   void forward(int linear, Mat y, ConstMat x, ConstMat weight, ConstMat bias, Pass pass) const;
-  /// dW = dy^T x unless there is no d_weight, then dx = dy W. d_x may be where x is.
-  void backward(int linear, Mat d_x, Mat d_weight, ConstMat d_y, ConstMat x, ConstMat weight) const;
+  /// dW = dy^T x unless there is no d_weight (`write`: replaced, or added to), then dx = dy W. d_x may be
+  /// where x is.
+  void backward(int linear, Mat d_x, Mat d_weight, kernels::Write write, ConstMat d_y, ConstMat x,
+                ConstMat weight) const;
 
  private:
   /// Nothing is known of it beforehand: the tensor is read for its scale first.

@@ -21,9 +21,10 @@ Mat Layers::gradient(Stored t) const {
 }
 
 Linear Layers::linear(int number, Stored w, Stored bias, const AdapterRoles& roles, bool gradients) const {
-  Linear l{weight(w), weight(bias), {}, {}, number, {}};
+  Linear l{weight(w), weight(bias), {}, {}, Write::replace, number, {}};
   if (gradients) {
     l.d_weight = gradient(w);
+    if (weights->adds(w.index)) l.write = Write::add;
     l.d_bias = gradient(bias);
   }
   if (roles.count == 0) return l;
@@ -60,11 +61,11 @@ void Layers::forward(Mat y, ConstMat x, const Linear& l, Pass pass) const {
 }
 
 void Layers::backward(Mat d_x, ConstMat d_y, ConstMat x, const Linear& l) const {
-  if (fp8 == nullptr && l.d_weight) kernels.matmul(stream, l.d_weight, d_y, true, x, false, Write::replace);
+  if (fp8 == nullptr && l.d_weight) kernels.matmul(stream, l.d_weight, d_y, true, x, false, l.write);
   if (l.adapter.count > 0) return adapters->backward(l.number, d_x, d_y, x, l.weight, l.adapter);
   if (l.d_bias) kernels.column_sums(stream, l.d_bias.row<float>(0), d_y);
   if (fp8 != nullptr)
-    fp8->backward(l.number, d_x, l.d_weight, d_y, x, l.weight);
+    fp8->backward(l.number, d_x, l.d_weight, l.write, d_y, x, l.weight);
   else
     kernels.matmul(stream, d_x, d_y, false, l.weight, false, Write::replace);
 }

@@ -23,10 +23,11 @@ inline kernels::RopeScaling rope_scaling_of(const config::ModelShape& shape) {
 
 /// A linear layer where it lies now.
 struct Linear {
-  ConstMat weight, bias;  ///< out x in; 1 x out, or none
-  Mat d_weight, d_bias;   ///< none: not wanted
-  int number = 0;         ///< over all blocks, four in each
-  Adapter adapter;        ///< none without adapters
+  ConstMat weight, bias;         ///< out x in; 1 x out, or none
+  Mat d_weight, d_bias;          ///< none: not wanted
+  Write write = Write::replace;  ///< of d_weight
+  int number = 0;                ///< over all blocks, four in each
+  Adapter adapter;               ///< none without adapters
 };
 /// A norm's gain.
 struct Gain {

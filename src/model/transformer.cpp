@@ -163,6 +163,8 @@ void Transformer::State::repeat(Direction direction, int unit, const BlockWeight
     for (const Adapter::Part& part : l->adapter.parts) add(part.b.data), add(part.d_b.data);
   }
   add(added.data), add(layers.documents.start);
+  for (const Linear* l : {&w.qkv, &w.o, &w.gate_up, &w.down}) key[n] = key[n] << 1 | (l->write == Write::add);
+  ++n;
   key[n++] = fp8 ? fp8->variant(unit - 1) : 0;
   key[n++] = adapters && adapters->drops();
   layers.stream.repeat(std::span(key).first(n), work);

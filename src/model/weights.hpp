@@ -11,7 +11,7 @@
 // The order is the same for every mode of activation checkpointing. An evaluation ends with the head, without
 // gradient() and reduce(). Whatever is frozen, every reduce() is called. Tied embeddings: the head reads the
 // embedding, so unit 0 is acquired a second time around the head, and the embedding's gradient is begun there
-// (head part replaced) and completed at the end (embedding part added): its buffer must live from the head to
+// (head part replaced) and completed at the end (embedding part added): its place must live from the head to
 // reduce(0), while gradients of other units come and go.
 //
 // Types: weights are of the type that the transformer was made for (model::Options::activations), gradients
@@ -28,9 +28,16 @@ class Weights {
   /// Compute has passed: the unit's gather buffer may be used for another.
   virtual void release(int unit) = 0;
   /// Where the micro-batch's gradient of a whole stored tensor goes. The model overwrites it, once per
-  /// micro-batch. Valid until reduce() of its unit. Null: the tensor is frozen and its gradient is not
-  /// computed; the answer is the same at every call.
+  /// micro-batch, unless adds(). Valid until reduce() of its unit. Null: the tensor is frozen and its
+  /// gradient is not computed; whether it is, is the same at every call.
   virtual float* gradient(int stored) = 0;
+  /// The product that computes the gradient adds it to what lies there, each element by one fp32 addition.
+  /// Only for weights of the blocks' linear layers (config::StoredTensor::linear); the same answer from
+  /// gradient() to reduce().
+  virtual bool adds(int stored) {
+    static_cast<void>(stored);
+    return false;
+  }
   /// All gradients of the unit are written for this micro-batch.
   virtual void reduce(int unit) = 0;
 };

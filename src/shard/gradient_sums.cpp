@@ -55,28 +55,44 @@ float* GradientSums::sums() {
   return splits() ? sums_at_ : accumulators_at_;
 }
 
+void GradientSums::begin_micro_step(int micro_step, bool apart) {
+  micro_step_ = micro_step;
+  const bool own_lane = layout_.mesh.group == 1 && policy_.reduce == DType::fp32;
+  direct_ = own_lane && !apart ? &additions_[as_size(micro_step)].front() : nullptr;
+}
+
 float* GradientSums::gradient(int stored) {
   const StoredSlice& s = layout_.slices[stored];
   if (s.frozen) return nullptr;
+  if (lies_in_sum(s, direct_)) {
+    find_memory();
+    r_.stream.wait(units_[s.unit].reduced);
+    return accumulators_at_ + direct_->accumulator * layout_.slice_elements + s.offset;
+  }
   r_.stream.wait(gradient_free_[gradient_buffer_of(s.unit, layout_.layers)]);
   return gradient_at(s);
 }
 
-void GradientSums::reduce(int number, int micro_step) {
+void GradientSums::reduce(int number) {
   find_memory();
   Unit& unit = units_[number];
   if (unit.gradient_extents.empty()) return;
+  bool all_added = direct_ != nullptr && additions_[as_size(micro_step_)].size() == 1;
   for (std::size_t i = 0; i < unit.gradient_extents.size(); ++i) {
     const StoredSlice& s = slice(number, static_cast<int>(i));
+    all_added = all_added && lies_in_sum(s, direct_);
     if (policy_.reduce != DType::fp32)
       r_.kernels.convert(r_.stream, gradient_at(s), policy_.reduce, gradient_at(s), DType::fp32, s.elements);
     unit.gradient_extents[i].data = gradient_at(s);
   }
-  unit.micro_batches.additions = &additions_[micro_step];
-  unit.reduced = r_.groups.reductions->ordered_reduce_scatter(unit.gradient_extents, unit.micro_batches,
-                                                              r_.stream.record());
+  unit.micro_batches.additions = &additions_[as_size(micro_step_)];
+  unit.micro_batches.direct = direct_;
+  const tensor::Event written = r_.stream.record();
+  unit.reduced = all_added ? written
+                           : r_.groups.reductions->ordered_reduce_scatter(unit.gradient_extents,
+                                                                          unit.micro_batches, written);
   gradient_free_[gradient_buffer_of(number, layout_.layers)] = unit.reduced;
-  const bool last = as_size(micro_step) + 1 == additions_.size();
+  const bool last = as_size(micro_step_) + 1 == additions_.size();
   if (last && final_additions_.size() > 1) exchange(unit, number);  // else its one node is the sum
 }
 
@@ -97,18 +113,21 @@ void GradientSums::finish() {
 
 void GradientSums::MicroBatchReducer::reduce(tensor::Stream& stream, int tensor, std::int64_t first,
                                              std::int64_t count, std::span<const void* const> sources) {
-  float* sum = all_.accumulators_at_ + all_.slice(unit_, tensor).offset + first;
+  const StoredSlice& slice = all_.slice(unit_, tensor);
+  const std::span<const LaneOp> all = *additions, left = all.subspan(lies_in_sum(slice, direct) ? 1 : 0);
+  if (left.empty()) return;
+  float* sum = all_.accumulators_at_ + slice.offset + first;
   const DType type = all_.policy_.reduce;
   Accumulators accumulators{
       sum, sum, all_.layout_.slice_elements, all_.kept_, all_.lane_scratch_at_, all_.added_at_once_};
-  if (all_.added_at_once_ == 0) return all_.add_up(stream, *additions, accumulators, count, sources, type);
+  if (all_.added_at_once_ == 0) return all_.add_up(stream, left, accumulators, count, sources, type);
   // What is added in temporaries is added piece by piece, so that they are few and stay in the cache.
   for (std::int64_t done = 0; done < count; done += all_.added_at_once_) {
     for (std::size_t i = 0; i < sources.size(); ++i)
       all_.lane_sources_[i] = static_cast<const std::byte*>(sources[i]) + done * tensor::bytes_of(type);
     accumulators.first = accumulators.rest = sum + done;
-    all_.add_up(stream, *additions, accumulators, std::min(all_.added_at_once_, count - done),
-                all_.lane_sources_, type);
+    all_.add_up(stream, left, accumulators, std::min(all_.added_at_once_, count - done), all_.lane_sources_,
+                type);
   }
 }
 
@@ -129,7 +148,7 @@ void GradientSums::PartialSumReducer::reduce(tensor::Stream& stream, int tensor,
               count * static_cast<std::int64_t>(sizeof(float)));
 }
 
-void GradientSums::add_up(tensor::Stream& stream, const std::vector<LaneOp>& additions,
+void GradientSums::add_up(tensor::Stream& stream, std::span<const LaneOp> additions,
                           const Accumulators& accumulators, std::int64_t count,
                           std::span<const void* const> sources, DType type) {
   for (std::size_t i = 0; i < additions.size();) {

@@ -2,6 +2,11 @@
 // Gradients on their way from the model to the optimizer: a micro-batch's gradients are added unit by unit
 // to the accumulators of the slice (numerics rules 1-6, 9), beside the backward pass of the units below;
 // once a unit's last micro-batch is in, replicas exchange its partial sums and each adds up its part.
+//
+// Where a rank holds whole tensors (S = 1) and nothing is rounded for the wire, the micro-batch belongs to
+// one lane, and the model writes where the sum is: all gradients of a lane's first micro-batch, and those of
+// further ones that a product adds itself. The rest goes by the gradient buffers, as everything does
+// elsewhere.
 #include <limits>
 #include <span>
 #include <vector>
@@ -24,11 +29,20 @@ class GradientSums {
                const Resources& resources);
   GradientSums(const GradientSums&) = delete;  // operations in flight know it by address
 
+  /// `apart`: every gradient goes by a gradient buffer, so that it can be read before it is added.
+  void begin_micro_step(int micro_step, bool apart);
+  /// Its gradients go to the gradient buffers and are not added.
+  void begin_micro_batch() { direct_ = nullptr; }
   /// Where the micro-batch's gradient of a stored tensor goes, null for a frozen one; waits until the
   /// buffer's last content was added.
   float* gradient(int stored);
+  /// The micro-batch's gradient of a stored tensor is added to what is at gradient().
+  bool adds(int stored) const {
+    const StoredSlice& s = layout_.slices[stored];
+    return lies_in_sum(s, direct_) && direct_->kind == LaneOp::Kind::add;
+  }
   /// Enqueues the reduction of a unit's gradients, and behind the last one the exchange among replicas.
-  void reduce(int unit, int micro_step);
+  void reduce(int unit);
   /// Afterwards sums() holds the gradient sums of everything the optimizer updates here.
   void finish();
   float* sums();
@@ -40,7 +54,9 @@ class GradientSums {
     MicroBatchReducer(GradientSums& all, int unit) : all_(all), unit_(unit) {}
     void reduce(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
                 std::span<const void* const> sources) override;
-    const std::vector<LaneOp>* additions = nullptr;  ///< of the micro-step
+    // Of the micro-step
+    const std::vector<LaneOp>* additions = nullptr;
+    const LaneOp* direct = nullptr;
 
    private:
     GradientSums& all_;
@@ -71,6 +87,10 @@ class GradientSums {
     const auto buffer = as_size(gradient_buffer_of(s.unit, layout_.layers));
     return reinterpret_cast<float*>(r_.symmetric.at(gradients_[buffer])) + s.gradient_offset;
   }
+  /// The model carries the addition out, where the accumulator is.
+  static bool lies_in_sum(const StoredSlice& s, const LaneOp* direct) {
+    return direct != nullptr && !s.frozen && (direct->kind == LaneOp::Kind::copy || s.linear);
+  }
   /// Of the trained tensors of a unit.
   const StoredSlice& slice(int unit, int tensor) const {
     const auto& stored = layout_.unit_trained[unit];
@@ -94,7 +114,7 @@ class GradientSums {
     }
   };
   /// `additions` on `count` elements.
-  void add_up(tensor::Stream& stream, const std::vector<LaneOp>& additions, const Accumulators& accumulators,
+  void add_up(tensor::Stream& stream, std::span<const LaneOp> additions, const Accumulators& accumulators,
               std::int64_t count, std::span<const void* const> sources, DType type);
 
   const Layout& layout_;
@@ -104,6 +124,8 @@ class GradientSums {
   std::vector<std::vector<LaneOp>> additions_;  // of each micro-step
   std::vector<LaneOp> final_additions_;
   std::vector<int> sums_of_;  // partial sums that each replica brings
+  int micro_step_ = 0;
+  const LaneOp* direct_ = nullptr;  // the first of the micro-step, where the model can carry it out
 
   std::vector<tensor::Arena::Piece<std::byte>> gradients_;
   tensor::Arena::Piece<std::byte> accumulators_;

@@ -3,7 +3,7 @@
 //
 //   fill parameters(); publish()                                       after a load, too
 //   for each step:           begin_step()                              first gathers start
-//     for each micro-step:   begin_micro_step(i)
+//     for each micro-step:   begin_micro_step(i, apart)
 //       for each unit:       acquire(u), weight(t)..., release(u)      gathers of later units run beside it
 //                            gradient(t)..., reduce(u)                 reductions run beside the units below
 //     finish_step()          gradients() is the sum over all micro-batches of the step
@@ -35,9 +35,13 @@ class ShardedWeights {
   /// Parameters have changed.
   void publish() { units_.publish(); }
   void begin_step() { units_.begin_step(); }
-  void begin_micro_step(int micro_step) { micro_step_ = micro_step; }
+  /// `apart`: gradients of this micro-batch are wanted for themselves, between gradient() and reduce().
+  void begin_micro_step(int micro_step, bool apart = false) { sums_.begin_micro_step(micro_step, apart); }
   void begin_evaluation() { units_.begin_evaluation(); }
-  void begin_micro_batch() { units_.begin_micro_batch(); }
+  void begin_micro_batch() {
+    units_.begin_micro_batch();
+    sums_.begin_micro_batch();
+  }
 
   void acquire(int unit) { units_.acquire(unit); }
   /// Whole stored tensor, row-major, of the policy's parameter type.
@@ -45,7 +49,8 @@ class ShardedWeights {
   void release(int unit) { units_.release(unit); }
   /// Null: it is frozen.
   float* gradient(int stored) { return sums_.gradient(stored); }
-  void reduce(int unit) { sums_.reduce(unit, micro_step_); }
+  bool adds(int stored) const { return sums_.adds(stored); }
+  void reduce(int unit) { sums_.reduce(unit); }
   void finish_step() { sums_.finish(); }
 
  private:
@@ -54,7 +59,6 @@ class ShardedWeights {
 
   GatheredUnits units_;
   GradientSums sums_;
-  int micro_step_ = 0;
 };
 
 }  // namespace holdfast::shard

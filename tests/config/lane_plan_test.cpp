@@ -116,7 +116,7 @@ TEST(LanePlan, AccumulatorsAreFewAndOneWhereEveryReplicaIsALane) {
   // A lane for each micro-batch: log2 of the micro-steps, since what a micro-step adds up by itself is not
   // kept.
   EXPECT_EQ(LanePlan(8, 0, 1, 1).accumulators(), 3);
-  EXPECT_EQ(LanePlan(8, 0, 1, 1).temporaries(), 1);
+  EXPECT_EQ(LanePlan(8, 0, 1, 1).temporaries(), 0);
   EXPECT_EQ(LanePlan(992, 0, 124, 8).accumulators(), 1);
   EXPECT_EQ(LanePlan(32, 0, 1, 8).accumulators(), 2);
   EXPECT_EQ(LanePlan(1024, 0, 8, 8).accumulators(), 4);

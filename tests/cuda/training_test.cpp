@@ -114,6 +114,20 @@ TEST_F(GpuTraining, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   });
 }
 
+TEST_F(GpuTraining, WhatProductsAddThemselvesHasTheBitsOfWhatKernelsAdd) {
+  // Alone and without sharding products add gradients; in a shard group, and where somebody looks at a
+  // micro-batch, kernels do.
+  const std::vector<Layout> layouts = {{1, {"verify.micro_batch_every=1"}, {}},
+                                       {2, {"shard.strategy=no_shard"}, {"HOLDFAST_SIM_GUARD=1"}},
+                                       {2, {"shard.strategy=full_shard"}, {}}};
+  for (const char* lanes : {"train.lanes=2", "train.lanes=0"}) {
+    end_as_one_rank(layouts, {"precision.reduce=fp32", lanes});
+    std::filesystem::remove_all(folder_ / "one");
+    for (std::size_t i = 0; i < layouts.size(); ++i)
+      std::filesystem::remove_all(folder_ / ("run" + std::to_string(i)));
+  }
+}
+
 TEST_F(GpuTraining, DigestAndLossesAreTheSameOnSeveralNodes) {
   end_as_one_rank({
       {2, {"shard.strategy=no_shard"}, {"HOLDFAST_SIM_NODE_RANKS=1"}},

@@ -116,6 +116,22 @@ TEST_P(Fp8MicroBatch, FrozenWeightsCostNothingAndChangeNoOther) {
   for (std::size_t t = 1; t < some.stored.size(); t += 2) EXPECT_EQ(all.gradients[t], some.gradients[t]) << t;
 }
 
+TEST_P(Fp8MicroBatch, ProductsAddWholeGradients) {
+  const auto shape = shape_of();
+  const TestBatch b = make_batch(shape, 2, 72, true);
+  MemoryWeights w = lively(shape, DType::bf16, 5);
+  Stand first(shape, fp8_options(GetParam())), second(shape, fp8_options(GetParam()));
+  first.transformer.forward_backward(w, b.batch());
+  AddingWeights adding(w);
+  second.transformer.forward_backward(adding, b.batch());
+  for (std::size_t t = 0; t < w.stored.size(); ++t) {
+    Floats want = w.gradients[t];
+    if (w.stored[t].linear)
+      for (float& x : want) x += x;
+    EXPECT_EQ(adding.gradients[t], want) << t;
+  }
+}
+
 TEST_P(Fp8MicroBatch, MemoryIsWhatThePlanSays) {
   for (const Mode mode : {Mode::none, Mode::full}) {
     auto shape = shape_of();

@@ -89,6 +89,20 @@ class MemoryWeights : public model::Weights {
   std::set<int> acquired_, open_;
 };
 
+/// Products add the gradients of the blocks' linear layers to what is there.
+class AddingWeights final : public MemoryWeights {
+ public:
+  using MemoryWeights::MemoryWeights;
+  explicit AddingWeights(const MemoryWeights& begun) : MemoryWeights(begun) {}
+  bool adds(int t) override { return stored.at(t).linear; }
+  float* gradient(int t) override {
+    const std::vector<float> before = gradients.at(t);
+    float* const there = MemoryWeights::gradient(t);  // full of rubbish, or begun by the head
+    if (there != nullptr && adds(t)) std::copy(before.begin(), before.end(), there);
+    return there;
+  }
+};
+
 /// The same without checks and diary, which allocate and take time.
 class PlainWeights : public model::Weights {
  public:

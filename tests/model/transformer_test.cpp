@@ -237,6 +237,30 @@ TEST(Transformer, AFrozenTensorChangesNoOtherGradient) {
   }
 }
 
+/// A gradient that a product adds is the whole gradient and one addition, bit for bit.
+TEST(Transformer, ProductsAddWholeGradients) {
+  const auto shape = micro_qwen();
+  const TestBatch first = make_batch(shape, 2, 7, false), second = make_batch(shape, 2, 7, true);
+  for (const DType type : {DType::fp32, DType::bf16}) {
+    MemoryWeights w = lively(shape, type);
+    Stand stand(shape, options_of(2, 7, type));
+    stand.transformer.forward_backward(w, first.batch());
+    AddingWeights adding(w);
+    const std::vector<Floats> before = w.gradients;
+    stand.transformer.forward_backward(w, second.batch());
+    stand.transformer.forward_backward(adding, second.batch());
+    int added = 0;
+    for (std::size_t t = 0; t < before.size(); ++t) {
+      Floats want = w.gradients[t];
+      if (w.stored[t].linear)
+        for (std::size_t i = 0; i < want.size(); ++i) want[i] = before[t][i] + want[i];
+      added += w.stored[t].linear ? 1 : 0;
+      EXPECT_EQ(adding.gradients[t], want) << t;
+    }
+    EXPECT_EQ(added, 4 * shape.layers);
+  }
+}
+
 TEST(Transformer, NamesATokenOutsideTheVocabulary) {
   const auto shape = micro(false);
   MemoryWeights w(shape, 1);

@@ -102,31 +102,20 @@ struct Rank {
   /// An optimizer step as the trainer walks it, with the protocol of model::Weights. Returns what was wrong.
   int step(int number) {
     int wrong = 0;
-    const int replica = layout.mesh.replica(), head = layout.layers + 1;
+    const int replica = layout.mesh.replica();
     weights.begin_step();
     for (int i = 0; i < lanes.micro_steps(replica); ++i) {
-      weights.begin_micro_step(i);
-      const int micro_batch = lanes.micro_batch(replica, i, layout.mesh.member());
-      wrong += forward(number);
-      if (layout.tied) weights.acquire(0);
-      wrong += use(head, number);
-      if (layout.tied) write_gradients(0, number, micro_batch + 1);  // begun here, completed at the end
-      write_gradients(head, number, micro_batch);
-      weights.reduce(head);
-      weights.release(head);
-      if (layout.tied) weights.release(0);
-      for (int unit = layout.layers; unit >= 1; --unit) {
-        wrong += use(unit, number);
-        write_gradients(unit, number, micro_batch);
-        weights.reduce(unit);
-        weights.release(unit);
-      }
-      write_gradients(0, number, micro_batch);
-      weights.reduce(0);
+      weights.begin_micro_step(i, i == number);  // one that somebody looks at changes no sum
+      wrong += micro_batch(number, lanes.micro_batch(replica, i, layout.mesh.member()), true);
     }
     weights.finish_step();
     set_parameters(number + 1);
     return wrong;
+  }
+  /// One micro-batch beside the steps, whose gradients nobody reduces.
+  int recompute(int number) {
+    weights.begin_micro_batch();
+    return micro_batch(number, 0, false);
   }
   int evaluate(int number) {
     weights.begin_evaluation();
@@ -151,6 +140,29 @@ struct Rank {
   }
 
  private:
+  int micro_batch(int step, int which, bool reduced) {
+    const int head = layout.layers + 1;
+    const auto reduce = [&](int unit) {
+      if (reduced) weights.reduce(unit);
+    };
+    int wrong = forward(step);
+    if (layout.tied) weights.acquire(0);
+    wrong += use(head, step);
+    if (layout.tied) write_gradients(0, step, which + 1);  // begun here, completed at the end
+    write_gradients(head, step, which);
+    reduce(head);
+    weights.release(head);
+    if (layout.tied) weights.release(0);
+    for (int unit = layout.layers; unit >= 1; --unit) {
+      wrong += use(unit, step);
+      write_gradients(unit, step, which);
+      reduce(unit);
+      weights.release(unit);
+    }
+    write_gradients(0, step, which);
+    reduce(0);
+    return wrong;
+  }
   int forward(int number) {
     int wrong = 0;
     for (int unit = 0; unit <= layout.layers; ++unit) {
@@ -178,8 +190,11 @@ struct Rank {
     for (std::size_t t = 0; t < layout.slices.size(); ++t) {
       if (layout.slices[t].unit != unit) continue;
       float* gradient = weights.gradient(static_cast<int>(t));
-      for (std::int64_t e = 0; e < layout.slices[t].elements; ++e)
-        gradient[e] = micro_batch_gradient(step, micro_batch, t, e);
+      const bool adds = weights.adds(static_cast<int>(t));
+      for (std::int64_t e = 0; e < layout.slices[t].elements; ++e) {
+        const float x = micro_batch_gradient(step, micro_batch, t, e);
+        gradient[e] = adds ? gradient[e] + x : x;
+      }
     }
   }
 
@@ -260,6 +275,7 @@ class Bench {
     const Groups& groups = groups_for(mesh);
     Rank here(shape, mesh, policy, micro_batches, lanes, groups, memory_);
     EXPECT_EQ(here.step(0), 0) << "weights";
+    EXPECT_EQ(here.recompute(1), 0) << "weights of a micro-batch";
     EXPECT_EQ(here.wrong_sums(0), 0) << "sums";
     EXPECT_EQ(here.evaluate(1), 0) << "weights of an evaluation";
 

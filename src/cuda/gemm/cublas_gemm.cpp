@@ -42,7 +42,8 @@ CublasGemm::~CublasGemm() {
 }
 
 std::string CublasGemm::identity() const {
-  return fmt::format("{}, sums in fp32, {}", library(), rules_.deterministic ? "deterministic" : "free");
+  return fmt::format("{}, sums in fp32 and added whole, {}", library(),
+                     rules_.deterministic ? "deterministic" : "free");
 }
 
 void CublasGemm::run(StreamHandle stream, const Product& product) {
@@ -102,9 +103,10 @@ void* CublasGemm::scratch_of(StreamHandle stream) {
 }
 
 void CublasGemm::note(const Product& product) {
-  const ProductPlan plan = plan_product(product);
+  ProductPlan plan = plan_product(product);
   if (is_empty(plan)) return;
   require_supported(plan, runtime_.facts());
+  plan.add = false;
   noted_.emplace(key_of(plan), plan);
 }
 

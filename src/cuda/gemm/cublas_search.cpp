@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -171,10 +173,13 @@ Algorithm CublasSearch::best(const ProductPlan& plan) {
   race(problem, operands, entrants);
   wait();  // for launches in front of one that was refused
   for (const Entrant& entrant : entrants)
-    if (!rules_.deterministic || repeats(problem, operands, entrant.algorithm)) return entrant.algorithm;
-  throw Error(Exit::runtime, fmt::format("no algorithm of {} computes {}", cublas_version(), describe(plan)),
-              fmt::format("{} candidates failed, or gave other bits when asked again", asked),
-              "Is the GPU healthy?");
+    if (!rules_.deterministic ||
+        (repeats(problem, operands, entrant.algorithm) && adds_whole(problem, operands, entrant.algorithm)))
+      return entrant.algorithm;
+  throw Error(
+      Exit::runtime, fmt::format("no algorithm of {} computes {}", cublas_version(), describe(plan)),
+      fmt::format("{} candidates failed, gave other bits when asked again, or do not add whole sums", asked),
+      "Is the GPU healthy?");
 }
 
 void CublasSearch::fill(const Operands& operands, const ProductPlan& plan) {
@@ -260,7 +265,20 @@ bool CublasSearch::repeats(CublasProblem& problem, const Operands& operands, con
   return first && first == second;
 }
 
-std::uint64_t CublasSearch::hash_of(const void* memory, std::int64_t bytes) {
+/// A product that is added to itself is doubled, which is exact.
+bool CublasSearch::adds_whole(CublasProblem& problem, const Operands& operands, const Algorithm& algorithm) {
+  ProductPlan plan = problem.plan();
+  if (plan.d.type != DType::fp32) return true;
+  plan.add = true;
+  CublasProblem adding(handle_, plan);
+  const std::int64_t bytes = extent_bytes(plan.d);
+  const void* const result = operands.copy(0).d;
+  if (!launch(problem, operands, algorithm, 0)) return false;
+  const std::uint64_t wanted = hash_of(result, bytes, true);
+  return launch(adding, operands, algorithm, 0) && hash_of(result, bytes) == wanted;
+}
+
+std::uint64_t CublasSearch::hash_of(const void* memory, std::int64_t bytes, bool doubled) {
   std::uint64_t hash = 0;
   for (std::int64_t done = 0; done < bytes; done += host_bytes) {
     const std::int64_t part = std::min(host_bytes, bytes - done);
@@ -269,6 +287,11 @@ std::uint64_t CublasSearch::hash_of(const void* memory, std::int64_t bytes) {
     for (std::int64_t i = 0; i < part; i += 8) {
       std::uint64_t word = 0;
       std::memcpy(&word, host_ + i, std::min<std::int64_t>(8, part - i));
+      if (doubled) {
+        auto pair = std::bit_cast<std::array<float, 2>>(word);
+        for (float& x : pair) x *= 2;
+        word = std::bit_cast<std::uint64_t>(pair);
+      }
       hash = mix64(hash ^ word) + 1;
     }
   }

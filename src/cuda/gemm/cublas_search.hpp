@@ -20,7 +20,8 @@ class CublasSearch {
 
   /// Scratch memory is taken for the call only; where it does not fit, the library's favourite is taken
   /// unmeasured. A candidate that fails is left out, and in deterministic mode also a winner that gives other
-  /// bits when asked again. Throws Error (runtime) with the shape when none is left.
+  /// bits when asked again, or that does not add a whole product. Throws Error (runtime) with the shape when
+  /// none is left.
   Algorithm best(const ProductPlan& plan);
 
  private:
@@ -35,11 +36,14 @@ class CublasSearch {
                              std::int64_t launches);
   void fill(const Operands& operands, const ProductPlan& plan);
   bool repeats(CublasProblem& problem, const Operands& operands, const Algorithm& algorithm);
+  /// With beta = 1 it gives the product and one fp32 addition.
+  bool adds_whole(CublasProblem& problem, const Operands& operands, const Algorithm& algorithm);
   bool launch(CublasProblem& problem, const Operands& operands, const Algorithm& algorithm,
               std::int64_t index);
   /// Leaves those that work, measured, the fastest first.
   void race(CublasProblem& problem, const Operands& operands, std::vector<Entrant>& entrants);
-  std::uint64_t hash_of(const void* memory, std::int64_t bytes);
+  /// `doubled`: of twice the fp32 numbers that are there.
+  std::uint64_t hash_of(const void* memory, std::int64_t bytes, bool doubled = false);
   void wait();
 
   Runtime& runtime_;

@@ -80,7 +80,6 @@ std::string key_of(const ProductPlan& plan) {
                   plan.inner(), name_of(plan.b.type), name_of(plan.a.type), name_of(plan.d.type),
                   plan.transpose_b ? 't' : 'n', plan.transpose_a ? 't' : 'n', plan.b.leading, plan.a.leading,
                   plan.d.leading, plan.b.alignment, plan.a.alignment, plan.d.alignment);
-  if (plan.add) key += " add";
   if (plan.bias) key += fmt::format(" bias {} align {}", name_of(plan.bias_type), plan.bias_alignment);
   return key;
 }

@@ -52,9 +52,10 @@ struct ProductPointers {
 ProductPlan plan_product(const Product& product);
 ProductPointers pointers_of(const Product& product);
 
-/// One line that says all of the plan, in our row-major terms: "4096x11008x4096 bf16*bf16->fp32 nt ld
-/// 4096,4096,11008 align 16,16,16 add". The names of choices of algorithms, so it must not change between
-/// versions without need.
+/// One line that says all of the plan but whether it adds, in our row-major terms: "4096x11008x4096
+/// bf16*bf16->fp32 nt ld 4096,4096,11008 align 16,16,16". The names of choices of algorithms, so it must not
+/// change between versions without need. A product that is added is computed by the algorithm of the product
+/// alone, so that a gradient has the same bits whether the product adds it or a kernel behind it.
 std::string key_of(const ProductPlan& plan);
 
 /// "y (4096 x 11008, bf16) = a (4096 x 4096, bf16) * b (11008 x 4096, bf16, transposed)": for messages; sizes

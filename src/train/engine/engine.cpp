@@ -244,9 +244,9 @@ model::Batch Engine::load(std::int64_t first_sample, int micro_step) {
 }
 
 void Engine::forward_backward(const model::Batch& batch, int micro_step) {
-  weights_.begin_micro_step(micro_step);
-  const bool watched = micro_step == watched_;
-  if (watched || broken_) {
+  const bool watched = micro_step == watched_, looked_at = watched || broken_;
+  weights_.begin_micro_step(micro_step, looked_at);
+  if (looked_at) {
     gradient_watch_.begin(true, watched && fault_ ? fault_ : broken_);
     transformer_.forward_backward(gradient_watch_, batch);
     if (watched) watched_hash_ = gradient_watch_.seen().hash;

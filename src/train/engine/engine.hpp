@@ -49,6 +49,7 @@ class ModelWeights final : public model::Weights {
   const void* weight(int stored) override { return shards_.weight(stored); }
   void release(int unit) override { shards_.release(unit); }
   float* gradient(int stored) override { return shards_.gradient(stored); }
+  bool adds(int stored) override { return shards_.adds(stored); }
   void reduce(int unit) override { shards_.reduce(unit); }
 
  private:

@@ -38,6 +38,7 @@ class GradientWatch final : public model::Weights {
   const void* weight(int stored) override { return weights_.weight(stored); }
   void release(int unit) override { weights_.release(unit); }
   float* gradient(int stored) override { return weights_.gradient(stored); }
+  bool adds(int stored) override { return weights_.adds(stored); }
   void reduce(int unit) override;
 
  private:

@@ -182,6 +182,20 @@ TEST_F(CublasRulesTest, TheSearchTakesTheFastestThatWorks) {
   EXPECT_EQ(searched(gradient, false).algorithm, 6);
 }
 
+TEST_F(CublasRulesTest, GradientsAreAddedWholeByTheAlgorithmOfTheProductAlone) {
+  cublas_stand_in().offers = {
+      offer(1),
+      offer(2, [](auto& a) { a.microseconds = 900, a.adds_whole = false; }),
+  };
+  EXPECT_EQ(searched(linear, true).algorithm, 2) << "bf16, which nothing is added to";
+  EXPECT_EQ(searched(gradient, true).algorithm, 1);
+  GemmCase alone = gradient;
+  alone.add = false;
+  const auto gemm = make();
+  note(*gemm, gradient), note(*gemm, alone);
+  EXPECT_EQ(parse_choices(gemm->choices("")).entries.size(), 1u);
+}
+
 TEST_F(CublasRulesTest, TheSearchNeedsOneThatWorks) {
   cublas_stand_in().offers = {offer(1, [](auto& a) { a.launches = false; }),
                               offer(2, [](auto& a) { a.steady = false; })};
@@ -282,8 +296,8 @@ TEST_F(CublasRulesTest, EightBitProductsAreRefusedWhereTheyCannotBe) {
 }
 
 TEST_F(CublasRulesTest, IdentityNamesLibraryAndMode) {
-  EXPECT_EQ(make()->identity(), "cuBLASLt 13.1.0, sums in fp32, deterministic");
-  EXPECT_EQ(make(false)->identity(), "cuBLASLt 13.1.0, sums in fp32, free");
+  EXPECT_EQ(make()->identity(), "cuBLASLt 13.1.0, sums in fp32 and added whole, deterministic");
+  EXPECT_EQ(make(false)->identity(), "cuBLASLt 13.1.0, sums in fp32 and added whole, free");
 }
 
 }  // namespace

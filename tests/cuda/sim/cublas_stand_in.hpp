@@ -25,7 +25,8 @@ struct OfferedAlgorithm {
   double microseconds = 1000;   ///< of one launch
   bool supported = true;        ///< state of the heuristic's result, and what a check of the algorithm says
   bool launches = true;
-  bool steady = true;  ///< the same bits every time
+  bool steady = true;      ///< the same bits every time
+  bool adds_whole = true;  ///< what it adds is the whole product
 };
 
 /// What the stand-in does and has seen; tests set and read it.

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/cuda/gemm/product_plan.hpp"
 
@@ -25,10 +26,17 @@ void multiply(kernels::Kernels& kernels, const Product& p, int algorithm) {
   if (algorithm == ReferenceGemm::whole)
     return kernels.matmul(stream, p.y, p.a, p.transpose_a, p.b, p.transpose_b, write, p.bias);
   const std::int64_t k = p.transpose_a ? p.a.rows : p.a.cols, half = k / 2;
-  kernels.matmul(stream, p.y, part(p.a, p.transpose_a, true, 0, half), p.transpose_a,
-                 part(p.b, p.transpose_b, false, 0, half), p.transpose_b, write, p.bias);
-  kernels.matmul(stream, p.y, part(p.a, p.transpose_a, true, half, k - half), p.transpose_a,
-                 part(p.b, p.transpose_b, false, half, k - half), p.transpose_b, Write::add);
+  const auto product = [&](const Mat& y) {
+    kernels.matmul(stream, y, part(p.a, p.transpose_a, true, 0, half), p.transpose_a,
+                   part(p.b, p.transpose_b, false, 0, half), p.transpose_b, Write::replace, p.bias);
+    kernels.matmul(stream, y, part(p.a, p.transpose_a, true, half, k - half), p.transpose_a,
+                   part(p.b, p.transpose_b, false, half, k - half), p.transpose_b, Write::add);
+  };
+  if (!p.add) return product(p.y);
+  std::vector<float> whole(as_size(p.y.rows * p.y.cols));
+  product(tensor::dense(whole.data(), p.y.rows, p.y.cols));
+  for (std::int64_t r = 0; r < p.y.rows; ++r)
+    for (std::int64_t c = 0; c < p.y.cols; ++c) p.y.row<float>(r)[c] += whole[as_size(r * p.y.cols + c)];
 }
 
 /// Sums in halves need fp32 between them and at least two terms.

@@ -163,18 +163,18 @@ TEST(Plan, StrategiesGroupsAndAccumulators) {
     int group_size, replicas;
     int sums, temporaries;  // whole gradient sums, and those of a tensor at a time
   };
-  for (const Case& c : {Case{"no_shard", "0", "8", 1, 4, 1, 1},
-                        {"no_shard", "0", "0", 1, 4, 1, 1},
-                        {"full_shard", "0", "0", 4, 1, 1, 3},
-                        {"full_shard", "0", "8", 4, 1, 1, 3},
-                        {"shard_grad_op", "0", "0", 4, 1, 1, 3},
+  for (const Case& c : {Case{"no_shard", "0", "8", 1, 4, 1, 0},
+                        {"no_shard", "0", "0", 1, 4, 1, 0},
+                        {"full_shard", "0", "0", 4, 1, 1, 2},
+                        {"full_shard", "0", "8", 4, 1, 1, 2},
+                        {"shard_grad_op", "0", "0", 4, 1, 1, 2},
                         {"hybrid_shard", "0", "2", 2, 2, 1, 0},
                         {"hybrid_shard", "4", "1", 4, 1, 1, 0},
                         {"hybrid_shard", "4", "2", 4, 1, 1, 1},
                         {"hybrid_shard", "1", "4", 1, 4, 1, 0},
-                        {"hybrid_shard", "2", "8", 2, 2, 1, 2},
-                        {"hfsdp", "2", "8", 2, 2, 1, 2},
-                        {"hfsdp", "1", "0", 1, 4, 1, 1}}) {
+                        {"hybrid_shard", "2", "8", 2, 2, 1, 1},
+                        {"hfsdp", "2", "8", 2, 2, 1, 1},
+                        {"hfsdp", "1", "0", 1, 4, 1, 0}}) {
     SCOPED_TRACE(std::string(c.strategy) + " " + c.group + " " + c.lanes);
     const auto p = inputs_of("quickstart",
                              {std::string("shard.strategy=") + c.strategy,
