@@ -700,7 +700,7 @@ ncu() { # a few launches of each of our kernels
   local code rows log=$work/logs/ncu.log
   [[ -x $profiler ]] || { note "$name" skipped "it is not installed" && return 0; }
   local names='adamw|add_losses|add_parts|amax|column_sums|convert|convert_start|cross_entropy|decode|digest|dropout|embed|embed_backward|norm'
-  names+='|norm_backward|order|ordered_reduce|quantize|rope|scales|squares|swiglu|swiglu_backward'
+  names+='|norm_backward|order|ordered_sum|quantize|rope|scales|squares|swiglu|swiglu_backward'
   local metrics=gpu__time_duration.sum,dram__bytes.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed
   metrics+=,launch__registers_per_thread,sm__throughput.avg.pct_of_peak_sustained_elapsed
   metrics+=,sm__warps_active.avg.pct_of_peak_sustained_active

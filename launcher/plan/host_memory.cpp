@@ -71,9 +71,8 @@ std::int64_t in_pages(const CountedJob& job, std::int64_t bytes) {
 
 /// On the host: partial sums of replicas while they are added (shard::MemoryPlan::scratch).
 std::int64_t scratch_of(const CountedJob& job) {
-  const auto additions =
-      config::LanePlan(job.config.train, job.plan.replicas(), job.plan.group_size).final_additions();
-  return additions.size() > 1 ? largest_reduction * float_bytes * config::accumulators_of(additions) : 0;
+  const config::LanePlan lanes(job.config.train, job.plan.replicas(), job.plan.group_size);
+  return largest_reduction * float_bytes * lanes.final_temporaries();
 }
 
 /// On the host: both inboxes of MpiGroup for the gradients of a shard group that lies on several nodes, and

@@ -63,8 +63,7 @@ enum class Scalar { sum, max };
 
 class Communicator {
  public:
-  /// No reduction of partial sums gets more elements at once, nor one of gradients on the host: they stay in
-  /// the cache.
+  /// No reduction on the host gets more elements at once: they stay in the cache.
   static constexpr std::int64_t largest_reduction = 1 << 16;
 
   virtual ~Communicator() = default;

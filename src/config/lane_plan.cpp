@@ -74,32 +74,24 @@ int LanePlan::micro_batch(int replica, int micro_step, int member) const {
 
 namespace {
 
-/// The whole sum `sum` enters the counter: a copy and the merges that follow. The first merge is carried out
-/// with the copy, as one addition: a + b is b + a.
-void enter(std::vector<LaneOp>& out, Counter& counter, PartialSum sum, int source) {
-  const int accumulator = counter.size(), merges = counter.push(sum);
-  if (merges == 0) out.push_back({LaneOp::Kind::copy, accumulator, source});
-  for (int m = 0; m < merges; ++m)
-    out.push_back(
-        {m == 0 ? LaneOp::Kind::add : LaneOp::Kind::merge, accumulator - 1 - m, m == 0 ? source : 0});
+/// A whole sum enters the counter. With the first merge it is added, and not copied before: a + b is b + a.
+Addition enter(Counter& counter, PartialSum sum) {
+  const int merges = counter.push(sum);
+  return {merges == 0, std::max(0, merges - 1)};
 }
 
 }  // namespace
 
-std::vector<LaneOp> LanePlan::additions(int replica, int micro_step) const {
+Additions LanePlan::additions(int replica, int micro_step) const {
   const int length = micro_batches_per_lane(), at = micro_batch(replica, micro_step, 0);
-  Counter counter(first_lane(replica), at / length);  // as it stands before this micro-step
-  std::vector<LaneOp> out;
-  for (int i = 0; i < group_; ++i) {
-    const int place = (at + i) % length, lane = (at + i) / length, accumulator = counter.size();
-    if (length == 1) {
-      enter(out, counter, {lane, 1}, i);
-      continue;
-    }
-    out.push_back({place == 0 ? LaneOp::Kind::copy : LaneOp::Kind::add, accumulator, i});
-    if (place + 1 < length) continue;
-    const int merges = counter.push({lane, 1});
-    for (int m = 0; m < merges; ++m) out.push_back({LaneOp::Kind::merge, accumulator - 1 - m, 0});
+  Counter counter(first_lane(replica), at / length);
+  Additions out{counter.size() + (at % length == 0 ? 0 : 1), {}};
+  for (int i = at; i < at + group_; ++i) {
+    const PartialSum lane{i / length, 1};
+    if (length == 1)
+      out.terms.push_back(enter(counter, lane));
+    else
+      out.terms.push_back({i % length == 0, i % length + 1 < length ? 0 : counter.push(lane)});
   }
   return out;
 }
@@ -115,10 +107,13 @@ int LanePlan::accumulators() const {
 }
 
 int LanePlan::temporaries() const {
-  int touched = 0;
+  int most = 0;
   for (int g = 0; g < replicas_; ++g)
-    for (int m = 0; m < micro_steps(g); ++m) touched = std::max(touched, accumulators_of(additions(g, m)));
-  return std::max(0, touched - accumulators());
+    for (int m = 0; m < micro_steps(g); ++m) {
+      const Additions of = additions(g, m);
+      most = std::max(most, sums_in_memory(of.terms, of.before));
+    }
+  return std::max(0, most - accumulators());
 }
 
 std::int64_t LanePlan::added_at_once(std::int64_t largest) const {
@@ -130,22 +125,18 @@ std::vector<PartialSum> LanePlan::partial_sums(int replica) const {
   return Counter(first_lane(replica), first_lane(replica + 1)).sums();
 }
 
-std::vector<LaneOp> LanePlan::final_additions() const {
-  std::vector<LaneOp> out;
-  Counter counter;
-  int source = 0;
-  for (int g = 0; g < replicas_; ++g)
-    for (const PartialSum& sum : partial_sums(g)) enter(out, counter, sum, source++);
-  for (int accumulator = counter.size() - 2; accumulator >= 0; --accumulator)
-    out.push_back({LaneOp::Kind::merge, accumulator, 0});
-  return out;
+int LanePlan::final_temporaries() const {
+  const auto terms = final_additions().terms;
+  return pass_of(terms) < terms.size() ? sums_in_memory(terms, 0) : 0;
 }
 
-int accumulators_of(const std::vector<LaneOp>& additions) {
-  int touched = 0;
-  for (const LaneOp& op : additions)
-    touched = std::max(touched, op.accumulator + (op.kind == LaneOp::Kind::merge ? 2 : 1));
-  return touched;
+Additions LanePlan::final_additions() const {
+  Additions out;
+  Counter counter;
+  for (int g = 0; g < replicas_; ++g)
+    for (const PartialSum& sum : partial_sums(g)) out.terms.push_back(enter(counter, sum));
+  out.terms.back().merges += counter.size() - 1;
+  return out;
 }
 
 }  // namespace holdfast::config

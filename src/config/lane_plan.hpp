@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/base/ordered_sum.hpp"
 #include "src/config/run_config.hpp"
 
 namespace holdfast::config {
@@ -16,19 +17,12 @@ struct PartialSum {
   bool operator==(const PartialSum&) const = default;
 };
 
-/// One addition, on numbered accumulators. An accumulation lane is a run of consecutive micro-batches whose
+/// What becomes of terms in order: micro-batches of a micro-step, or the partial sums of all replicas. Sum i
+/// of the stack lies in accumulator i. An accumulation lane is a run of consecutive micro-batches whose
 /// gradients are added one after another.
-struct LaneOp {
-  enum class Kind {
-    copy,   ///< accumulator = source: the first of a lane is copied, since 0 + (-0) is not -0
-    add,    ///< accumulator += source
-    merge,  ///< accumulator += the next accumulator, its right neighbour
-  };
-  Kind kind;
-  int accumulator = 0;
-  /// A micro-batch, relative to the first one of the micro-step, or a replica's partial sum.
-  int source = 0;
-  bool operator==(const LaneOp&) const = default;
+struct Additions {
+  int before = 0;               ///< sums on the stack
+  std::vector<Addition> terms;  ///< of each
 };
 
 /// Partial sums in the order of a binary counter: equal aligned neighbours merge. Holds the shape only; sum i
@@ -71,20 +65,21 @@ class LanePlan {
   int micro_steps(int replica) const;
   /// Member `member` of the replica computes this micro-batch in micro-step `micro_step`.
   int micro_batch(int replica, int micro_step, int member) const;
-  /// The additions of a micro-step, in order; its micro-batches are numbered 0 to group - 1.
-  std::vector<LaneOp> additions(int replica, int micro_step) const;
+  /// Of the micro-batches of a micro-step.
+  Additions additions(int replica, int micro_step) const;
   /// Accumulators that last from micro-step to micro-step: as many as the replica needs that needs most.
   int accumulators() const;
-  /// Those behind them, which additions use inside a micro-step only.
+  /// Those behind them, which lie in memory between two passes of a micro-step only (base/ordered_sum.hpp).
   int temporaries() const;
   /// Elements of a tensor that are added at a time where there are temporaries, so that these are small;
   /// 0 where there are none. `largest`: elements of a rank's largest slice.
   std::int64_t added_at_once(std::int64_t largest) const;
   /// What a replica holds after its last micro-step: sum i in accumulator i.
   std::vector<PartialSum> partial_sums(int replica) const;
-  /// Over the partial sums of all replicas, numbered in order (sum k is source k): the additions that leave
-  /// the total in accumulator 0, the rest of the counter merged right to left.
-  std::vector<LaneOp> final_additions() const;
+  /// Sums of final_additions() that lie in memory, between two passes only.
+  int final_temporaries() const;
+  /// Of the partial sums of all replicas: they leave the total, the rest of the counter merged right to left.
+  Additions final_additions() const;
 
  private:
   /// `micro_batch`: sequences, for what errors suggest.
@@ -93,8 +88,5 @@ class LanePlan {
   int micro_batches_, lanes_, replicas_, group_;
   int part_;  ///< lanes
 };
-
-/// Accumulators that a list of additions touches.
-int accumulators_of(const std::vector<LaneOp>& additions);
 
 }  // namespace holdfast::config

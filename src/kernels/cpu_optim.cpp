@@ -15,7 +15,8 @@ namespace holdfast::kernels {
 namespace {
 
 constexpr std::int64_t resident =
-    2048;  // elements of a sum that stay in the L1 cache while all terms stream past
+    1024;                    // elements of sums that stay in the cache while all terms stream past
+constexpr int deepest = 32;  // sums of a stack: a counter of 2^31 lanes has no more
 constexpr std::int64_t in_place_start =
     16384;  // elements converted in place by one thread, before the others join
 
@@ -94,19 +95,39 @@ void CpuKernels::convert(Stream&, void* out, DType to, const void* in, DType fro
   });
 }
 
-void CpuKernels::reduce(Stream&, float* sum, std::span<const void* const> terms, DType type,
-                        std::int64_t count, bool first) {
-  with_type(type, [&]<class T>() {
-    run_parts(count, static_cast<std::int64_t>(terms.size()), [&](std::int64_t low, std::int64_t end) {
+void CpuKernels::add_up(Stream&, const OrderedSum& s) {
+  expects(s.terms.size() == s.additions.size(), "add_up: an addition for every term");
+  with_type(s.type, [&]<class T>() {
+    run_parts(s.count, static_cast<std::int64_t>(s.terms.size()), [&](std::int64_t low, std::int64_t end) {
+      alignas(64) float sums[deepest][resident];
       for (std::int64_t at = low; at < end; at += resident) {
-        const std::int64_t n = std::min(resident, end - at);
-        for (std::size_t term = 0; term < terms.size(); ++term) {
-          const T* x = static_cast<const T*>(terms[term]) + at;
-          if (first && term == 0)
-            convert_part(sum + at, x, n);
-          else
-            add_to(sum + at, x, n);
+        const std::int64_t n = std::min(resident, end - at),
+                           bytes = n * static_cast<std::int64_t>(sizeof(float));
+        int top = s.before - 1,
+            here = s.before;  // sums [here, top] are in `sums`, those below in their places
+        const auto fetch = [&](int number) {
+          if (number >= here) return;
+          std::memcpy(sums[number], s.sums[as_size(number)] + at, bytes);
+          here = number;
+        };
+        for (std::size_t i = 0; i < s.terms.size(); ++i) {
+          const T* const term = static_cast<const T*>(s.terms[i]) + at;
+          if (s.additions[i].begins) {
+            ++top;
+            expects(top < deepest, "add_up: a stack of so many sums");
+            convert_part(sums[top], term, n);
+          } else {
+            fetch(top);
+            add_to(sums[top], term, n);
+          }
+          for (int m = 0; m < s.additions[i].merges; ++m) {
+            fetch(--top);
+            add_to(sums[top], sums[top + 1], n);
+          }
         }
+        for (int number = here; number <= top; ++number)
+          std::memcpy((number == 0 && s.result != nullptr ? s.result : s.sums[as_size(number)]) + at,
+                      sums[number], bytes);
       }
     });
   });

@@ -17,6 +17,7 @@
 
 #include "src/base/as_size.hpp"
 #include "src/base/block_code.hpp"
+#include "src/base/ordered_sum.hpp"
 #include "src/tensor/exact_sum.hpp"
 #include "src/tensor/mat.hpp"
 #include "src/tensor/stream.hpp"
@@ -47,6 +48,20 @@ constexpr int inverse_stride = 4;
 struct DigestSums {
   std::uint64_t digest = 0;      ///< as digest_part() sums it
   std::uint64_t not_finite = 0;  ///< how many are NaN or infinite
+};
+
+/// Terms that are added on a stack of sums, each addition rounded to fp32.
+struct OrderedSum {
+  std::span<const void* const> terms;  ///< arrays of `type`
+  DType type = DType::fp32;
+  std::span<const Addition> additions;  ///< of each term
+  /// Where the sums of the stack lie, the lowest first, as many as are there before, behind the last addition
+  /// or between passes (sums_in_memory). What is above the last sum is undefined.
+  std::span<float* const> sums;
+  int before = 0;
+  std::int64_t count = 0;  ///< elements
+  /// Where the lowest sum goes behind the last addition; null: where it lies. May be a term.
+  float* result = nullptr;
 };
 
 /// An 8-bit copy of a matrix: every element times `scale`, rounded to the nearest (ties to even) and
@@ -240,10 +255,7 @@ class Kernels {
   /// code_block. See src/base/block_code.hpp.
   virtual void decode_blocks(Stream&, void* out, DType to, BlockCode code, const std::byte* codes,
                              const float* scales, std::int64_t count) = 0;
-  /// Adds the terms (arrays of `type`) to `sum` from left to right, in fp32; `first`: the first term is
-  /// copied, never added to 0.
-  virtual void reduce(Stream&, float* sum, std::span<const void* const> terms, DType type, std::int64_t count,
-                      bool first) = 0;
+  virtual void add_up(Stream&, const OrderedSum&) = 0;
   /// Adds the squares of x to `sum`, exactly (see ExactSum).
   virtual void sum_squares(Stream&, const float* x, std::int64_t count, ExactSum* sum) = 0;
   /// Adds to `sums` what elements [first, first + count) of a tensor, fp32 or bf16, contribute: x[0] is

@@ -98,9 +98,8 @@ void TimedKernels::decode_blocks(Stream& s, void* out, DType to, BlockCode code,
                                  const float* scales, std::int64_t count) {
   time(s, Work::pointwise, "decode", [&] { kernels_.decode_blocks(s, out, to, code, codes, scales, count); });
 }
-void TimedKernels::reduce(Stream& s, float* sum, std::span<const void* const> terms, DType type,
-                          std::int64_t count, bool first) {
-  time(s, Work::pointwise, nullptr, [&] { kernels_.reduce(s, sum, terms, type, count, first); });
+void TimedKernels::add_up(Stream& s, const OrderedSum& sum) {
+  time(s, Work::pointwise, nullptr, [&] { kernels_.add_up(s, sum); });
 }
 void TimedKernels::digest(Stream& s, const void* x, DType type, std::int64_t first, std::int64_t count,
                           DigestSums* sums) {

@@ -44,13 +44,31 @@ ShardedAdamW::ShardedAdamW(const shard::Layout& layout, const TensorGroups& grou
   m_ = moments_arena.plan<std::byte>("first moments", layout.arena_elements * tensor::bytes_of(moments));
   v_ = moments_arena.plan<std::byte>("second moments", layout.arena_elements * tensor::bytes_of(moments));
   squares_ = arena.plan<tensor::ExactSum>("squares of gradients", 1);
+  held_ = runs_of(layout.held, false);
+  owned_ = runs_of(layout.owned, true);
+}
+
+/// `alike`: all tensors are.
+std::vector<ShardedAdamW::Run> ShardedAdamW::runs_of(const std::vector<shard::Piece>& pieces,
+                                                     bool alike) const {
+  std::vector<Run> out;
+  for (const shard::Piece& piece : pieces) {
+    const auto tensor = as_size(piece.tensor);
+    const Run next{piece.offset, piece.count, alike ? 0 : groups_.of[tensor],
+                   !alike && groups_.decays[tensor]};
+    if (!out.empty() && out.back().offset + out.back().count == next.offset &&
+        out.back().group == next.group && out.back().decays == next.decays)
+      out.back().count += next.count;
+    else
+      out.push_back(next);
+  }
+  return out;
 }
 
 tensor::ExactSum ShardedAdamW::squares(const float* gradients) {
   tensor::ExactSum* const there = arena_.at(squares_);
   stream_.zero(there, sizeof *there);
-  for (const shard::Piece& piece : layout_.owned)
-    kernels_.sum_squares(stream_, gradients + piece.offset, piece.count, there);
+  for (const Run& run : owned_) kernels_.sum_squares(stream_, gradients + run.offset, run.count, there);
   tensor::ExactSum sum;
   stream_.download(&sum, there, sizeof sum);
   return sum;
@@ -59,15 +77,14 @@ tensor::ExactSum ShardedAdamW::squares(const float* gradients) {
 void ShardedAdamW::update(const StateArenas& from, const float* gradients, const StepUpdate& step,
                           const StateArenas& to) {
   if (!step.update) return copy(from, to);
-  for (const shard::Piece& piece : layout_.held) {
-    const auto tensor = as_size(piece.tensor);
-    kernels::StepScalars scalars = step.scalars[groups_.of[tensor]];
-    if (!groups_.decays[tensor]) scalars.lr_decay = 0;
-    const std::int64_t at = piece.offset, moment_at = at * tensor::bytes_of(type_);
+  for (const Run& run : held_) {
+    kernels::StepScalars scalars = step.scalars[as_size(run.group)];
+    if (!run.decays) scalars.lr_decay = 0;
+    const std::int64_t at = run.offset, moment_at = at * tensor::bytes_of(type_);
     kernels_.adamw(
         stream_,
         {from.parameters + at, gradients + at, from.exp_avg + moment_at, from.exp_avg_sq + moment_at,
-         to.parameters + at, to.exp_avg + moment_at, to.exp_avg_sq + moment_at, type_, piece.count},
+         to.parameters + at, to.exp_avg + moment_at, to.exp_avg_sq + moment_at, type_, run.count},
         scalars);
   }
 }

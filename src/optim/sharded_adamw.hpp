@@ -51,6 +51,13 @@ class ShardedAdamW {
   void update(const StateArenas& from, const float* gradients, const StepUpdate& step, const StateArenas& to);
 
  private:
+  /// Elements behind each other in the arenas that are treated alike, so that few calls do.
+  struct Run {
+    std::int64_t offset = 0, count = 0;
+    int group = 0;
+    bool decays = false;
+  };
+  std::vector<Run> runs_of(const std::vector<shard::Piece>& pieces, bool alike) const;
   void copy(const StateArenas& from, const StateArenas& to);
 
   const shard::Layout& layout_;
@@ -61,6 +68,7 @@ class ShardedAdamW {
   tensor::Arena &moments_arena_, &arena_;
   tensor::Arena::Piece<std::byte> m_, v_;
   tensor::Arena::Piece<tensor::ExactSum> squares_;
+  std::vector<Run> held_, owned_;
 };
 
 }  // namespace holdfast::optim

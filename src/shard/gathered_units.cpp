@@ -51,13 +51,26 @@ void GatheredUnits::publish() {
     auto& done = published_by_[unit];
     r_.stream.wait(done);  // of the step before: nobody reads the old values any more
     std::size_t i = 0;
+    // Tensors that lie behind each other in both arenas are converted at once.
+    std::int64_t to = 0, from = 0, count = 0;
+    const auto convert = [&] {
+      if (count > 0)
+        r_.kernels.convert(r_.stream, published(to), policy_.parameters, parameters() + from, DType::fp32,
+                           count);
+    };
     for (int stored : layout_.unit_trained[unit]) {
       const StoredSlice& s = slice(stored);
-      r_.kernels.convert(r_.stream, published(s.offset + s.optimized.first - s.slice.first),
-                         policy_.parameters, parameters() + s.optimizer_offset, DType::fp32,
-                         s.optimized.count);
+      const std::int64_t place = s.offset + s.optimized.first - s.slice.first;
+      if (place != to + count || s.optimizer_offset != from + count) {
+        convert();
+        to = place;
+        from = s.optimizer_offset;
+        count = 0;
+      }
+      count += s.optimized.count;
       extents[i++].data = published(s.offset);
     }
+    convert();
     if (layout_.mesh.split_optimizer && !extents.empty())
       done = r_.groups.replicas->all_gather(extents, r_.stream.record());
   }

@@ -11,17 +11,21 @@ namespace holdfast::shard {
 
 GradientSums::GradientSums(const Layout& layout, const LanePlan& lanes, const Policy& policy,
                            const MemoryPlan& memory, const Resources& resources)
-    : layout_(layout),
-      policy_(policy),
-      r_(resources),
-      kept_(lanes.accumulators()),
-      added_at_once_(memory.added_at_once),
-      lane_sources_(as_size(layout.mesh.group)) {
+    : layout_(layout), policy_(policy), r_(resources) {
   const Mesh& mesh = layout.mesh;
   for (int step = 0; step < lanes.micro_steps(mesh.replica()); ++step)
     additions_.push_back(lanes.additions(mesh.replica(), step));
   final_additions_ = lanes.final_additions();
   for (int g = 0; g < mesh.replicas; ++g) sums_of_.push_back(static_cast<int>(lanes.partial_sums(g).size()));
+  const auto stack = [](Stack& s, int in_place, int temporaries, std::int64_t at_once, std::size_t terms) {
+    s.sums.resize(as_size(in_place + temporaries));
+    s.in_place = in_place;
+    s.at_once = temporaries > 0 ? at_once : 0;
+    s.terms.resize(terms);
+  };
+  stack(lanes_, lanes.accumulators(), lanes.temporaries(), memory.added_at_once, as_size(mesh.group));
+  stack(partial_sums_, 0, lanes.final_temporaries(), comm::Communicator::largest_reduction,
+        final_additions_.terms.size());
 
   constexpr auto fp32 = static_cast<std::int64_t>(sizeof(float));
   for (int i = 0; i < gradient_buffers; ++i)
@@ -46,8 +50,13 @@ void GradientSums::find_memory() {
   if (accumulators_at_ != nullptr) return;
   accumulators_at_ = reinterpret_cast<float*>(r_.symmetric.at(accumulators_));
   if (splits()) sums_at_ = r_.own.at(sums_);
-  lane_scratch_at_ = r_.own.at(lane_scratch_);
-  scratch_at_ = r_.own.at(scratch_);
+  const auto temporaries = [&](Stack& stack, const auto& piece) {
+    if (stack.at_once == 0) return;
+    for (std::size_t k = as_size(stack.in_place); k < stack.sums.size(); ++k)
+      stack.sums[k] =
+          r_.own.at(piece) + static_cast<std::int64_t>(k - as_size(stack.in_place)) * stack.at_once;
+  };
+  temporaries(lanes_, lane_scratch_), temporaries(partial_sums_, scratch_);
 }
 
 float* GradientSums::sums() {
@@ -58,7 +67,7 @@ float* GradientSums::sums() {
 void GradientSums::begin_micro_step(int micro_step, bool apart) {
   micro_step_ = micro_step;
   const bool own_lane = layout_.mesh.group == 1 && policy_.reduce == DType::fp32;
-  direct_ = own_lane && !apart ? &additions_[as_size(micro_step)].front() : nullptr;
+  direct_ = own_lane && !apart ? &additions_[as_size(micro_step)] : nullptr;
 }
 
 float* GradientSums::gradient(int stored) {
@@ -67,7 +76,7 @@ float* GradientSums::gradient(int stored) {
   if (lies_in_sum(s, direct_)) {
     find_memory();
     r_.stream.wait(units_[s.unit].reduced);
-    return accumulators_at_ + direct_->accumulator * layout_.slice_elements + s.offset;
+    return accumulators_at_ + first_accumulator(*direct_) * layout_.slice_elements + s.offset;
   }
   r_.stream.wait(gradient_free_[gradient_buffer_of(s.unit, layout_.layers)]);
   return gradient_at(s);
@@ -77,7 +86,7 @@ void GradientSums::reduce(int number) {
   find_memory();
   Unit& unit = units_[number];
   if (unit.gradient_extents.empty()) return;
-  bool all_added = direct_ != nullptr && additions_[as_size(micro_step_)].size() == 1;
+  bool all_added = direct_ != nullptr && direct_->terms.front().merges == 0;
   for (std::size_t i = 0; i < unit.gradient_extents.size(); ++i) {
     const StoredSlice& s = slice(number, static_cast<int>(i));
     all_added = all_added && lies_in_sum(s, direct_);
@@ -93,7 +102,7 @@ void GradientSums::reduce(int number) {
                                                                           unit.micro_batches, written);
   gradient_free_[gradient_buffer_of(number, layout_.layers)] = unit.reduced;
   const bool last = as_size(micro_step_) + 1 == additions_.size();
-  if (last && final_additions_.size() > 1) exchange(unit, number);  // else its one node is the sum
+  if (last && final_additions_.terms.size() > 1) exchange(unit, number);  // else its one node is the sum
 }
 
 void GradientSums::exchange(Unit& unit, int number) {
@@ -114,59 +123,44 @@ void GradientSums::finish() {
 void GradientSums::MicroBatchReducer::reduce(tensor::Stream& stream, int tensor, std::int64_t first,
                                              std::int64_t count, std::span<const void* const> sources) {
   const StoredSlice& slice = all_.slice(unit_, tensor);
-  const std::span<const LaneOp> all = *additions, left = all.subspan(lies_in_sum(slice, direct) ? 1 : 0);
-  if (left.empty()) return;
-  float* sum = all_.accumulators_at_ + slice.offset + first;
-  const DType type = all_.policy_.reduce;
-  Accumulators accumulators{
-      sum, sum, all_.layout_.slice_elements, all_.kept_, all_.lane_scratch_at_, all_.added_at_once_};
-  if (all_.added_at_once_ == 0) return all_.add_up(stream, left, accumulators, count, sources, type);
-  // What is added in temporaries is added piece by piece, so that they are few and stay in the cache.
-  for (std::int64_t done = 0; done < count; done += all_.added_at_once_) {
-    for (std::size_t i = 0; i < sources.size(); ++i)
-      all_.lane_sources_[i] = static_cast<const std::byte*>(sources[i]) + done * tensor::bytes_of(type);
-    accumulators.first = accumulators.rest = sum + done;
-    all_.add_up(stream, left, accumulators, std::min(all_.added_at_once_, count - done), all_.lane_sources_,
-                type);
-  }
+  Stack& stack = all_.lanes_;
+  for (int k = 0; k < stack.in_place; ++k)
+    stack.sums[as_size(k)] = all_.accumulators_at_ + k * all_.layout_.slice_elements + slice.offset + first;
+  if (!lies_in_sum(slice, direct))
+    return all_.add_up(stream, stack, additions->before, additions->terms, sources, all_.policy_.reduce,
+                       count);
+  // What is left are the merges: the sum that the model has added to goes down the stack.
+  const int top = first_accumulator(*direct), merges = direct->terms.front().merges;
+  if (merges == 0) return;
+  const Addition merge{false, merges - 1};
+  const void* const merged = stack.sums[as_size(top)];
+  all_.add_up(stream, stack, top, {&merge, 1}, {&merged, 1}, DType::fp32, count);
 }
 
 void GradientSums::PartialSumReducer::reduce(tensor::Stream& stream, int tensor, std::int64_t first,
                                              std::int64_t count, std::span<const void* const> sources) {
   const StoredSlice& s = all_.slice(unit_, tensor);
-  float* scratch = all_.scratch_at_;
-  constexpr std::int64_t stride = comm::Communicator::largest_reduction;
-  if (all_.splits()) {
-    float* sum = all_.sums_at_ + s.optimizer_offset + first;
-    all_.add_up(stream, all_.final_additions_, {sum, scratch, stride}, count, sources, DType::fp32);
-    return;
-  }
-  // The sum takes the place of my part of my first partial sum, which is one of the sources and read by
+  // Else the sum takes the place of my part of my first partial sum, which is one of the sources and read by
   // nobody else.
-  all_.add_up(stream, all_.final_additions_, {scratch, scratch, stride}, count, sources, DType::fp32);
-  stream.copy(all_.accumulators_at_ + s.offset + (s.owned.first - s.slice.first) + first, scratch,
-              count * static_cast<std::int64_t>(sizeof(float)));
+  float* const sum = all_.splits()
+                         ? all_.sums_at_ + s.optimizer_offset + first
+                         : all_.accumulators_at_ + s.offset + (s.owned.first - s.slice.first) + first;
+  all_.add_up(stream, all_.partial_sums_, 0, all_.final_additions_.terms, sources, DType::fp32, count, sum);
 }
 
-void GradientSums::add_up(tensor::Stream& stream, std::span<const LaneOp> additions,
-                          const Accumulators& accumulators, std::int64_t count,
-                          std::span<const void* const> sources, DType type) {
-  for (std::size_t i = 0; i < additions.size();) {
-    const LaneOp& op = additions[i];
-    if (op.kind == LaneOp::Kind::merge) {
-      const void* right = accumulators.at(op.accumulator + 1);
-      r_.reduce_kernels.reduce(stream, accumulators.at(op.accumulator), {&right, 1}, DType::fp32, count,
-                               false);
-      ++i;
-      continue;
-    }
-    std::size_t end = i + 1;  // further micro-batches of the same lane go in the same pass
-    while (end < additions.size() && additions[end].kind == LaneOp::Kind::add &&
-           additions[end].accumulator == op.accumulator)
-      ++end;
-    r_.reduce_kernels.reduce(stream, accumulators.at(op.accumulator), sources.subspan(op.source, end - i),
-                             type, count, op.kind == LaneOp::Kind::copy);
-    i = end;
+void GradientSums::add_up(tensor::Stream& stream, Stack& stack, int before,
+                          std::span<const Addition> additions, std::span<const void* const> terms, DType type,
+                          std::int64_t count, float* result) {
+  kernels::OrderedSum call{terms, type, additions, stack.sums, before, count, result};
+  if (stack.at_once == 0) return r_.reduce_kernels.add_up(stream, call);
+  call.terms = std::span(stack.terms).first(terms.size());
+  for (std::int64_t done = 0; done < count; done += stack.at_once) {
+    call.count = std::min(stack.at_once, count - done);
+    for (std::size_t i = 0; i < terms.size(); ++i)
+      stack.terms[i] = static_cast<const std::byte*>(terms[i]) + done * tensor::bytes_of(type);
+    r_.reduce_kernels.add_up(stream, call);
+    for (int k = 0; k < stack.in_place; ++k) stack.sums[as_size(k)] += stack.at_once;
+    if (result != nullptr) call.result += stack.at_once;
   }
 }
 

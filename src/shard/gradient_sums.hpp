@@ -20,7 +20,7 @@
 
 namespace holdfast::shard {
 
-using config::LaneOp, config::LanePlan;
+using config::Additions, config::LanePlan;
 
 class GradientSums {
  public:
@@ -39,7 +39,7 @@ class GradientSums {
   /// The micro-batch's gradient of a stored tensor is added to what is at gradient().
   bool adds(int stored) const {
     const StoredSlice& s = layout_.slices[stored];
-    return lies_in_sum(s, direct_) && direct_->kind == LaneOp::Kind::add;
+    return lies_in_sum(s, direct_) && !direct_->terms.front().begins;
   }
   /// Enqueues the reduction of a unit's gradients, and behind the last one the exchange among replicas.
   void reduce(int unit);
@@ -55,8 +55,8 @@ class GradientSums {
     void reduce(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
                 std::span<const void* const> sources) override;
     // Of the micro-step
-    const std::vector<LaneOp>* additions = nullptr;
-    const LaneOp* direct = nullptr;
+    const Additions* additions = nullptr;
+    const Additions* direct = nullptr;
 
    private:
     GradientSums& all_;
@@ -87,9 +87,13 @@ class GradientSums {
     const auto buffer = as_size(gradient_buffer_of(s.unit, layout_.layers));
     return reinterpret_cast<float*>(r_.symmetric.at(gradients_[buffer])) + s.gradient_offset;
   }
-  /// The model carries the addition out, where the accumulator is.
-  static bool lies_in_sum(const StoredSlice& s, const LaneOp* direct) {
-    return direct != nullptr && !s.frozen && (direct->kind == LaneOp::Kind::copy || s.linear);
+  /// The model carries the addition of its gradient out, where the accumulator is.
+  static bool lies_in_sum(const StoredSlice& s, const Additions* direct) {
+    return direct != nullptr && !s.frozen && (direct->terms.front().begins || s.linear);
+  }
+  /// The accumulator to which the micro-step's first gradient comes.
+  static int first_accumulator(const Additions& additions) {
+    return additions.before - (additions.terms.front().begins ? 0 : 1);
   }
   /// Of the trained tensors of a unit.
   const StoredSlice& slice(int unit, int tensor) const {
@@ -99,42 +103,34 @@ class GradientSums {
   /// Reductions may run on a communication thread, which therefore never asks the arenas.
   void find_memory();
   void exchange(Unit& unit, int number);
-  /// Where the accumulators of additions lie.
-  struct Accumulators {
-    float* first;  ///< accumulator 0
-    float* rest;   ///< accumulator k > 0 is at rest + k * stride ...
-    std::int64_t stride;
-    int kept = std::numeric_limits<int>::max();  ///< ... but from this one on behind each other here:
-    float* temporaries = nullptr;
-    std::int64_t temporary_stride = 0;
-    float* at(int accumulator) const {
-      if (accumulator == 0) return first;
-      return accumulator < kept ? rest + accumulator * stride
-                                : temporaries + (accumulator - kept) * temporary_stride;
-    }
+  /// Where the sums of a stack lie.
+  struct Stack {
+    std::vector<float*> sums;
+    int in_place = 0;                ///< so many lie by element, those above in temporaries ...
+    std::int64_t at_once = 0;        ///< ... of so many elements; 0: there are none
+    std::vector<const void*> terms;  ///< of a piece of so many elements
   };
-  /// `additions` on `count` elements.
-  void add_up(tensor::Stream& stream, std::span<const LaneOp> additions, const Accumulators& accumulators,
-              std::int64_t count, std::span<const void* const> sources, DType type);
+  /// Terms, `count` elements of each, that come on a stack with `before` sums; `result` as
+  /// kernels::OrderedSum has it.
+  void add_up(tensor::Stream& stream, Stack& stack, int before, std::span<const Addition> additions,
+              std::span<const void* const> terms, DType type, std::int64_t count, float* result = nullptr);
 
   const Layout& layout_;
   const Policy policy_;
   const Resources r_;
 
-  std::vector<std::vector<LaneOp>> additions_;  // of each micro-step
-  std::vector<LaneOp> final_additions_;
+  std::vector<Additions> additions_;  // of each micro-step
+  Additions final_additions_;
   std::vector<int> sums_of_;  // partial sums that each replica brings
   int micro_step_ = 0;
-  const LaneOp* direct_ = nullptr;  // the first of the micro-step, where the model can carry it out
+  const Additions* direct_ = nullptr;  // of the micro-step, where the model can carry its one addition out
 
   std::vector<tensor::Arena::Piece<std::byte>> gradients_;
   tensor::Arena::Piece<std::byte> accumulators_;
   tensor::Arena::Piece<float> sums_, lane_scratch_, scratch_;
   float *accumulators_at_ = nullptr, *sums_at_ = nullptr, *lane_scratch_at_ = nullptr,
-        *scratch_at_ = nullptr;            // set once
-  const int kept_;                         // accumulators
-  const std::int64_t added_at_once_;       // elements that are added at a time; 0: all
-  std::vector<const void*> lane_sources_;  // of one such addition
+        *scratch_at_ = nullptr;  // set once
+  Stack lanes_, partial_sums_;   // each is used by one reducer at a time
   std::vector<Unit> units_;
   std::vector<tensor::Event> gradient_free_;  // by gradient buffer: its content was added
 };

@@ -53,9 +53,7 @@ MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy
 
   out.parameters = layout.arena_elements * fp32;
   if (mesh.split_optimizer) out.sums = layout.arena_elements * fp32;
-  const auto additions = lanes.final_additions();
-  if (additions.size() > 1)
-    out.scratch = comm::Communicator::largest_reduction * fp32 * accumulators_of(additions);
+  out.scratch = comm::Communicator::largest_reduction * fp32 * lanes.final_temporaries();
   return out;
 }
 

@@ -7,7 +7,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <limits>
 
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
@@ -27,14 +26,19 @@ float gradient(int micro_batch, int element) {
                               static_cast<std::uint32_t>(97 + (h >> 40) % 44) << 23);
 }
 
-void apply(const std::vector<LaneOp>& additions, std::vector<float>& accumulators,
-           const std::vector<float>& micro_batches) {
-  for (const LaneOp& op : additions) {
-    auto at = as_size(op.accumulator);
-    if (accumulators.size() < at + 2) accumulators.resize(at + 2);
-    if (op.kind == LaneOp::Kind::copy) accumulators[at] = micro_batches[op.source];
-    if (op.kind == LaneOp::Kind::add) accumulators[at] += micro_batches[op.source];
-    if (op.kind == LaneOp::Kind::merge) accumulators[at] += accumulators[at + 1];
+void apply(const Additions& additions, std::vector<float>& stack, const std::vector<float>& terms) {
+  EXPECT_EQ(stack.size(), as_size(additions.before));
+  EXPECT_EQ(terms.size(), additions.terms.size());
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    if (additions.terms[i].begins)
+      stack.push_back(terms[i]);
+    else
+      stack.back() += terms[i];
+    for (int merges = additions.terms[i].merges; merges > 0; --merges) {
+      const float right = stack.back();
+      stack.pop_back();
+      stack.back() += right;
+    }
   }
 }
 
@@ -43,21 +47,21 @@ float sum_of(const LanePlan& plan, int replicas, int group, int element = 0, boo
   std::vector<float> sums;
   for (int g = 0; g < replicas; ++g) {
     std::vector<float> accumulators;
+    int most = 0;
     for (int step = 0; step < plan.micro_steps(g); ++step) {
       std::vector<float> micro_batches;
       for (int m = 0; m < group; ++m)
         micro_batches.push_back(negative_zero ? -0.f : gradient(plan.micro_batch(g, step, m), element));
       apply(plan.additions(g, step), accumulators, micro_batches);
-      EXPECT_LE(accumulators_of(plan.additions(g, step)), plan.accumulators() + plan.temporaries());
-      for (auto accumulator = as_size(plan.accumulators()); accumulator < accumulators.size(); ++accumulator)
-        accumulators[accumulator] = std::numeric_limits<float>::quiet_NaN();  // nothing of it is needed again
+      most = std::max(most, static_cast<int>(accumulators.size()));
     }
-    EXPECT_LE(plan.partial_sums(g).size(), as_size(plan.accumulators()));
-    sums.insert(sums.end(), accumulators.begin(),
-                accumulators.begin() + static_cast<std::ptrdiff_t>(plan.partial_sums(g).size()));
+    EXPECT_LE(most, plan.accumulators());
+    EXPECT_EQ(plan.partial_sums(g).size(), accumulators.size());
+    sums.insert(sums.end(), accumulators.begin(), accumulators.end());
   }
   std::vector<float> total;
   apply(plan.final_additions(), total, sums);
+  EXPECT_EQ(total.size(), 1u);
   return total[0];
 }
 
@@ -116,13 +120,34 @@ TEST(LanePlan, AccumulatorsAreFewAndOneWhereEveryReplicaIsALane) {
   // A lane for each micro-batch: log2 of the micro-steps, since what a micro-step adds up by itself is not
   // kept.
   EXPECT_EQ(LanePlan(8, 0, 1, 1).accumulators(), 3);
-  EXPECT_EQ(LanePlan(8, 0, 1, 1).temporaries(), 0);
   EXPECT_EQ(LanePlan(992, 0, 124, 8).accumulators(), 1);
   EXPECT_EQ(LanePlan(32, 0, 1, 8).accumulators(), 2);
   EXPECT_EQ(LanePlan(1024, 0, 8, 8).accumulators(), 4);
-  EXPECT_EQ(LanePlan(32, 0, 1, 8).added_at_once(1000), 1000);
-  EXPECT_EQ(LanePlan(32, 0, 1, 8).added_at_once(1 << 30), 1 << 22);
-  EXPECT_EQ(LanePlan(64, 8, 8, 1).added_at_once(1000), 0);
+}
+
+TEST(LanePlan, SumsLieInMemoryOnlyBetweenPasses) {
+  EXPECT_EQ(LanePlan(32, 0, 1, 8).temporaries(), 0);
+  EXPECT_EQ(LanePlan(32, 0, 1, 8).added_at_once(1000), 0);
+  EXPECT_EQ(LanePlan(992, 0, 124, 8).final_temporaries(), 0);
+  // 992 terms in four passes: behind the third, 768 lanes are 512 and 256.
+  EXPECT_EQ(LanePlan(992, 0, 1, 992).accumulators(), 5);  // 512 + 256 + 128 + 64 + 32
+  EXPECT_EQ(LanePlan(992, 0, 1, 992).temporaries(), 0);
+  EXPECT_EQ(LanePlan(1024, 0, 1, 1024).accumulators(), 1);
+  EXPECT_EQ(LanePlan(1024, 0, 1, 1024).temporaries(), 1);
+  EXPECT_EQ(LanePlan(1024, 0, 1, 1024).added_at_once(1000), 1000);
+  EXPECT_EQ(LanePlan(1024, 0, 1, 1024).added_at_once(1 << 30), 1 << 22);
+  EXPECT_EQ(LanePlan(1024, 0, 1024, 1).final_temporaries(), 2);
+  EXPECT_EQ(LanePlan(256, 0, 256, 1).final_temporaries(), 0);
+}
+
+TEST(LanePlan, APassEndsBehindItsTermsOrSums) {
+  const std::vector<Addition> plain(600), begin(40, {true, 0});
+  EXPECT_EQ(pass_of(plain), as_size(terms_of_pass));
+  EXPECT_EQ(pass_of(std::span(plain).last(88)), 88u);
+  EXPECT_EQ(pass_of(begin), as_size(sums_of_pass) + 1);
+  EXPECT_EQ(sums_behind(begin, 2), 42);
+  EXPECT_EQ(sums_in_memory(begin, 2), 42);
+  EXPECT_EQ(sums_in_memory(plain, 1), 1);
 }
 
 TEST(LanePlan, ByDefaultEveryLayoutFitsThatSharesTheMicroBatchesOut) {

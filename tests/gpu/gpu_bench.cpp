@@ -16,6 +16,7 @@
 #include "src/cuda/device/cuda_kernels.hpp"
 #include "src/cuda/runtime/cuda_runtime.hpp"
 #include "src/cuda/runtime/cuda_stream.hpp"
+#include "tests/kernels/plain_sum.hpp"
 
 namespace holdfast::cuda {
 namespace {
@@ -225,10 +226,10 @@ int bench(const Shape& s) {
        [&] { kernels.quantize(stream, gate_up, both); }},
       {"convert fp32 to bf16", Ruler::bandwidth, 6.0 * slice,
        [&] { kernels.convert(stream, m, DType::bf16, p, DType::fp32, slice); }},
-      {"ordered reduce of two", Ruler::bandwidth, 12.0 * slice,
+      {"ordered sum of two", Ruler::bandwidth, 12.0 * slice,
        [&] {
          const void* terms[] = {p, g};
-         kernels.reduce(stream, m, terms, DType::fp32, slice, true);
+         plain_sum(kernels, stream, m, terms, DType::fp32, slice, true);
        }},
       {"digest", Ruler::bandwidth, 4.0 * slice,
        [&] { kernels.digest(stream, g, DType::fp32, 0, slice, digest); }},

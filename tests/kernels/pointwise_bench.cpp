@@ -13,6 +13,7 @@
 
 #include "src/base/as_size.hpp"
 #include "src/kernels/kernels.hpp"
+#include "tests/kernels/plain_sum.hpp"
 
 namespace holdfast {
 namespace {
@@ -105,12 +106,12 @@ class Bench {
     const auto a = filled(count, type), b = filled(count, type);
     auto sum = filled(count);
     const std::array<const void*, 4> terms = {a.data(), b.data(), a.data(), b.data()};
-    measure("reduce, first term" + suffix, n * (size + 4),
-            [&] { k->reduce(stream, sum.data(), std::span(terms).first(1), type, count, true); });
-    measure("reduce, one term" + suffix, n * (size + 8),
-            [&] { k->reduce(stream, sum.data(), std::span(terms).first(1), type, count, false); });
-    measure("reduce, two terms" + suffix, n * (2 * size + 8),
-            [&] { k->reduce(stream, sum.data(), std::span(terms).first(2), type, count, false); });
+    measure("ordered sum, first term" + suffix, n * (size + 4),
+            [&] { plain_sum(*k, stream, sum.data(), std::span(terms).first(1), type, count, true); });
+    measure("ordered sum, one term" + suffix, n * (size + 8),
+            [&] { plain_sum(*k, stream, sum.data(), std::span(terms).first(1), type, count, false); });
+    measure("ordered sum, two terms" + suffix, n * (2 * size + 8),
+            [&] { plain_sum(*k, stream, sum.data(), std::span(terms).first(2), type, count, false); });
   }
 
   void block(DType type) {

@@ -3,6 +3,7 @@
 
 #include "src/model/transformer.hpp"
 #include "tests/kernels/compare.hpp"
+#include "tests/kernels/plain_sum.hpp"
 #include "tests/model/memory_weights.hpp"
 
 namespace holdfast::testing {
@@ -36,8 +37,8 @@ double product_step(model::Transformer& transformer, kernels::Kernels& k, tensor
     for (std::size_t s = 0; s < sums.size(); ++s) {
       sums[s].resize(w.gradients[s].size());
       const void* gradient = w.gradients[s].data();
-      k.reduce(stream, sums[s].data(), std::span(&gradient, 1), tensor::DType::fp32,
-               static_cast<std::int64_t>(sums[s].size()), micro_batch == 0);
+      plain_sum(k, stream, sums[s].data(), std::span(&gradient, 1), tensor::DType::fp32,
+                static_cast<std::int64_t>(sums[s].size()), micro_batch == 0);
     }
   }
   const model::LossSum loss = transformer.take_loss();

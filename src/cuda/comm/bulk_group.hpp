@@ -60,13 +60,12 @@ class BulkGroup {
   // members.
   virtual Event all_gather(std::span<const Extent> tensors, std::int64_t wire_bytes, std::uint64_t what,
                            const Event& after) = 0;
-  /// Member r brings arrays_of[r] arrays per tensor, array k lies k * `stride` elements behind the first; no
-  /// reduction gets more than `largest` elements.
+  /// Member r brings arrays_of[r] arrays per tensor, array k lies k * `stride` elements behind the first.
   struct Exchange {
     Collective kind = Collective::ordered_reduce_scatter;
     std::span<const Extent> tensors;
     std::span<const int> arrays_of;
-    std::int64_t stride = 0, largest = 0;
+    std::int64_t stride = 0;
     OrderedReducer* reducer = nullptr;
   };
   virtual Event exchange(const Exchange& call, std::int64_t wire_bytes, std::uint64_t what,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <limits>
 #include <random>
 #include <utility>
 
@@ -73,8 +72,7 @@ class DeviceCommunicator final : public comm::Communicator {
                                const Event& after) override {
     check_extents(gradients, 0);
     const std::int64_t bytes = comm::sent_by_reduce_scatter(gradients, rank());
-    const BulkGroup::Exchange call{Collective::ordered_reduce_scatter,       gradients, one_each_, 0,
-                                   std::numeric_limits<std::int64_t>::max(), &reducer};
+    const BulkGroup::Exchange call{Collective::ordered_reduce_scatter, gradients, one_each_, 0, &reducer};
     const Event event = exchange(call, bytes, after);
     wire_.ordered_reduce_scatter += bytes;
     return event;
@@ -85,8 +83,8 @@ class DeviceCommunicator final : public comm::Communicator {
                               const Event& after) override {
     check_extents(tensors, comm::reach_of_partial_sums(sums_of, array_stride, size()));
     const std::int64_t bytes = comm::sent_by_partial_sums(tensors, sums_of, rank());
-    const BulkGroup::Exchange call{
-        Collective::exchange_partial_sums, tensors, sums_of, array_stride, largest_reduction, &reducer};
+    const BulkGroup::Exchange call{Collective::exchange_partial_sums, tensors, sums_of, array_stride,
+                                   &reducer};
     const Event event = exchange(call, bytes, after);
     wire_.exchange_partial_sums += bytes;
     return event;

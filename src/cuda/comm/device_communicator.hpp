@@ -9,9 +9,8 @@
 // communicators do, so the bits of a sum depend neither on NCCL nor on which ranks share a node.
 //
 // Unlike on the host, a OrderedReducer is called by the caller's thread before ordered_reduce_scatter() or
-// exchange_partial_sums() returns, and what it throws comes from there. ordered_reduce_scatter() hands a
-// whole part to the OrderedReducer at once; exchange_partial_sums() at most Communicator::largest_reduction
-// elements.
+// exchange_partial_sums() returns, and what it throws comes from there. Members of one node hand a whole part
+// to the OrderedReducer at once; over NCCL it comes in pieces that fit the inbox.
 #include <chrono>
 #include <cstdint>
 #include <memory>

@@ -271,19 +271,18 @@ void NcclGroup::reduce_round(const Exchange& call, const std::byte* inbox) {
     const std::int64_t mine = std::clamp<std::int64_t>(part_of(tensor, me()) - piece.first, 0, piece.count);
     int arrays = 0;
     for (int count : call.arrays_of) arrays += count;
-    for (std::int64_t first = 0; first < mine; first += call.largest) {
+    if (mine > 0) {
       sources_.clear();
       int before = 0;
       for (int member = 0; member < size(); ++member) {
         for (int k = 0; k < call.arrays_of[member]; ++k)
           sources_.push_back(member == me()
                                  ? static_cast<const std::byte*>(tensor.data) +
-                                       (me() * tensor.part + piece.first + first + k * call.stride) * size_of
-                                 : inbox + (before + k) * array_bytes + first * size_of);
+                                       (me() * tensor.part + piece.first + k * call.stride) * size_of
+                                 : inbox + (before + k) * array_bytes);
         before += call.arrays_of[member];
       }
-      call.reducer->reduce(reductions_, static_cast<int>(piece.tensor), piece.first + first,
-                           std::min(call.largest, mine - first), sources_);
+      call.reducer->reduce(reductions_, static_cast<int>(piece.tensor), piece.first, mine, sources_);
     }
     inbox += arrays * array_bytes;
   }

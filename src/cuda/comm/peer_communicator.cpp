@@ -56,18 +56,15 @@ void PeerGroup::reduce(const Exchange& call) {
   for (std::size_t t = 0; t < call.tensors.size(); ++t) {
     const Extent& tensor = call.tensors[t];
     const std::int64_t part = part_of(tensor, me()), size_of = bytes_of(tensor.type);
-    for (std::int64_t first = 0; first < part; first += call.largest) {
-      const std::byte* mine =
-          static_cast<const std::byte*>(tensor.data) + (me() * tensor.part + first) * size_of;
-      sources_.clear();
-      for (int member = 0; member < size(); ++member)
-        for (int k = 0; k < call.arrays_of[member]; ++k) {
-          const std::byte* there = mine + k * call.stride * size_of;
-          sources_.push_back(member == me() ? there : world_->at(rank_of(member), there));
-        }
-      call.reducer->reduce(stream_, static_cast<int>(t), first, std::min(call.largest, part - first),
-                           sources_);
-    }
+    if (part == 0) continue;
+    const std::byte* mine = static_cast<const std::byte*>(tensor.data) + me() * tensor.part * size_of;
+    sources_.clear();
+    for (int member = 0; member < size(); ++member)
+      for (int k = 0; k < call.arrays_of[member]; ++k) {
+        const std::byte* there = mine + k * call.stride * size_of;
+        sources_.push_back(member == me() ? there : world_->at(rank_of(member), there));
+      }
+    call.reducer->reduce(stream_, static_cast<int>(t), 0, part, sources_);
   }
 }
 

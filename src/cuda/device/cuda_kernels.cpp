@@ -15,7 +15,7 @@
 #include "src/cuda/kernels/embedding.hpp"
 #include "src/cuda/kernels/head.hpp"
 #include "src/cuda/kernels/norm.hpp"
-#include "src/cuda/kernels/ordered_reduce.hpp"
+#include "src/cuda/kernels/ordered_sum.hpp"
 #include "src/cuda/kernels/quantize.hpp"
 #include "src/cuda/kernels/rope.hpp"
 #include "src/cuda/kernels/squares.hpp"
@@ -191,9 +191,8 @@ void CudaKernels::decode_blocks(Stream& stream, void* out, DType to, BlockCode c
   enqueue(stream,
           [&](StreamHandle s) { cuda::decode_blocks(runtime_, s, out, to, code, codes, scales, count); });
 }
-void CudaKernels::reduce(Stream& stream, float* sum, std::span<const void* const> terms, DType type,
-                         std::int64_t count, bool first) {
-  enqueue(stream, [&](StreamHandle s) { cuda::ordered_reduce(runtime_, s, sum, terms, type, count, first); });
+void CudaKernels::add_up(Stream& stream, const kernels::OrderedSum& sum) {
+  enqueue(stream, [&](StreamHandle s) { cuda::ordered_sum(runtime_, s, sum); });
 }
 void CudaKernels::sum_squares(Stream& stream, const float* x, std::int64_t count, tensor::ExactSum* sum) {
   enqueue(stream, [&](StreamHandle s) {

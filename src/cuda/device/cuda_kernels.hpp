@@ -54,8 +54,7 @@ class CudaKernels final : public kernels::Kernels {
   void convert(Stream&, void* out, DType to, const void* in, DType from, std::int64_t count) override;
   void decode_blocks(Stream&, void* out, DType to, BlockCode code, const std::byte* codes,
                      const float* scales, std::int64_t count) override;
-  void reduce(Stream&, float* sum, std::span<const void* const> terms, DType type, std::int64_t count,
-              bool first) override;
+  void add_up(Stream&, const kernels::OrderedSum&) override;
   void sum_squares(Stream&, const float* x, std::int64_t count, tensor::ExactSum* sum) override;
   void digest(Stream&, const void* x, DType type, std::int64_t first, std::int64_t count,
               kernels::DigestSums* sums) override;

@@ -14,6 +14,7 @@
 #include "tests/cuda/sim/reference_attention.hpp"
 #include "tests/cuda/sim/reference_gemm.hpp"
 #include "tests/cuda/sim/sim_runtime.hpp"
+#include "tests/kernels/plain_sum.hpp"
 
 namespace holdfast::cuda {
 namespace {
@@ -198,7 +199,7 @@ TEST(CudaDevice, ALoneRanksCommunicatorWorksOnTheGpu) {
         : device(on), sum(reinterpret_cast<float*>(on.allocate(4096, "sum").data())) {}
     void reduce(tensor::Stream& stream, int, std::int64_t first, std::int64_t count,
                 std::span<const void* const> sources) override {
-      device.reduce_kernels().reduce(stream, sum + first, sources, tensor::DType::fp32, count, true);
+      plain_sum(device.reduce_kernels(), stream, sum + first, sources, tensor::DType::fp32, count, true);
     }
     CudaDevice& device;
     float* sum;

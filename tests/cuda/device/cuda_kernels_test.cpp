@@ -15,6 +15,7 @@
 #include "tests/cuda/sim/reference_attention.hpp"
 #include "tests/cuda/sim/reference_gemm.hpp"
 #include "tests/cuda/test_gpu.hpp"
+#include "tests/kernels/plain_sum.hpp"
 
 namespace holdfast::cuda {
 namespace {
@@ -301,7 +302,7 @@ std::vector<std::pair<std::string, Floats>> every_operator(Backend& on) {
   k.convert(s, wide.data, DType::fp32, y.data, DType::bf16, tokens * d), keep("convert", wide);
   const void* const terms[] = {sum.data, wide.data};
   const Mat reduced = numbers_in(tokens, d);
-  k.reduce(s, reduced.row<float>(0), terms, DType::fp32, tokens * d, false), keep("reduce", reduced);
+  plain_sum(k, s, reduced.row<float>(0), terms, DType::fp32, tokens * d, false), keep("add_up", reduced);
   auto* const squares = on.put(std::vector<ExactSum>(1));
   k.sum_squares(s, reduced.row<float>(0), tokens * d, squares);
   results.emplace_back("sum_squares", Floats{static_cast<float>(on.get(squares, 1)[0].value())});
@@ -370,7 +371,7 @@ TEST(CudaKernels, SaysWhatDoesNotFitTheScratch) {
   // What reduces on several streams needs none.
   float* const out = gpu.room<float>(16);
   const void* const terms[] = {x};
-  gpu.cuda.reduce(gpu.compute, out, terms, DType::fp32, 16, true);
+  plain_sum(gpu.cuda, gpu.compute, out, terms, DType::fp32, 16, true);
   EXPECT_EQ(gpu.get(out, 16), Floats(16, 2.0f));
 }
 
