@@ -23,7 +23,7 @@ Mat Layers::gradient(Stored t) const {
 Linear Layers::linear(int number, Stored w, Stored bias, const AdapterRoles& roles, bool gradients) const {
   Linear l{weight(w), weight(bias), {}, {}, Write::replace, number, {}};
   if (gradients) {
-    l.d_weight = gradient(w);
+    l.d_weight = tensor::dense(weights->gradient(w.index), weights->gradient_type(w.index), w.rows, w.cols);
     if (weights->adds(w.index)) l.write = Write::add;
     l.d_bias = gradient(bias);
   }

@@ -15,7 +15,9 @@
 // reduce(0), while gradients of other units come and go.
 //
 // Types: weights are of the type that the transformer was made for (model::Options::activations), gradients
-// always fp32.
+// fp32 where gradient_type() says nothing else.
+#include "src/tensor/dtype.hpp"
+
 namespace holdfast::model {
 
 class Weights {
@@ -37,6 +39,13 @@ class Weights {
   virtual bool adds(int stored) {
     static_cast<void>(stored);
     return false;
+  }
+  /// The gradient's type at gradient(): fp32, or bf16, to which the product that computes it rounds its sums,
+  /// once. bf16 only for the same weights, where activations are bf16, too, and never where it adds. The same
+  /// answer at every call.
+  virtual tensor::DType gradient_type(int stored) {
+    static_cast<void>(stored);
+    return tensor::DType::fp32;
   }
   /// All gradients of the unit are written for this micro-batch.
   virtual void reduce(int unit) = 0;

@@ -90,7 +90,7 @@ void GradientSums::reduce(int number) {
   for (std::size_t i = 0; i < unit.gradient_extents.size(); ++i) {
     const StoredSlice& s = slice(number, static_cast<int>(i));
     all_added = all_added && lies_in_sum(s, direct_);
-    if (policy_.reduce != DType::fp32)
+    if (policy_.reduce != gradient_type(layout_.unit_trained[number][i]))
       r_.kernels.convert(r_.stream, gradient_at(s), policy_.reduce, gradient_at(s), DType::fp32, s.elements);
     unit.gradient_extents[i].data = gradient_at(s);
   }

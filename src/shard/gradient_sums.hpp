@@ -41,6 +41,11 @@ class GradientSums {
     const StoredSlice& s = layout_.slices[stored];
     return lies_in_sum(s, direct_) && !direct_->terms.front().begins;
   }
+  /// The type to which the product rounds it: that of the wire, where a product can.
+  DType gradient_type(int stored) const {
+    const StoredSlice& s = layout_.slices[stored];
+    return s.linear && policy_.parameters == policy_.reduce ? policy_.reduce : DType::fp32;
+  }
   /// Enqueues the reduction of a unit's gradients, and behind the last one the exchange among replicas.
   void reduce(int unit);
   /// Afterwards sums() holds the gradient sums of everything the optimizer updates here.

@@ -50,6 +50,7 @@ class ShardedWeights {
   /// Null: it is frozen.
   float* gradient(int stored) { return sums_.gradient(stored); }
   bool adds(int stored) const { return sums_.adds(stored); }
+  DType gradient_type(int stored) const { return sums_.gradient_type(stored); }
   void reduce(int unit) { sums_.reduce(unit); }
   void finish_step() { sums_.finish(); }
 

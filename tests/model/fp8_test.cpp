@@ -116,6 +116,17 @@ TEST_P(Fp8MicroBatch, FrozenWeightsCostNothingAndChangeNoOther) {
   for (std::size_t t = 1; t < some.stored.size(); t += 2) EXPECT_EQ(all.gradients[t], some.gradients[t]) << t;
 }
 
+TEST_P(Fp8MicroBatch, ProductsRoundGradientsOnce) {
+  const auto shape = shape_of();
+  const TestBatch b = make_batch(shape, 2, 72, true);
+  MemoryWeights whole = lively(shape, DType::bf16, 5);
+  RoundingWeights rounding(whole);
+  Stand first(shape, fp8_options(GetParam())), second(shape, fp8_options(GetParam()));
+  first.transformer.forward_backward(whole, b.batch());
+  second.transformer.forward_backward(rounding, b.batch());
+  EXPECT_TRUE(rounded_once(whole, rounding));
+}
+
 TEST_P(Fp8MicroBatch, ProductsAddWholeGradients) {
   const auto shape = shape_of();
   const TestBatch b = make_batch(shape, 2, 72, true);

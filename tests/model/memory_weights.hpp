@@ -103,6 +103,36 @@ class AddingWeights final : public MemoryWeights {
   }
 };
 
+/// Products round the gradients of the blocks' linear layers to bf16: they lie at the beginning of
+/// `gradients`.
+class RoundingWeights final : public MemoryWeights {
+ public:
+  explicit RoundingWeights(const MemoryWeights& begun) : MemoryWeights(begun) {}
+  tensor::DType gradient_type(int t) override {
+    return stored.at(t).linear ? tensor::DType::bf16 : tensor::DType::fp32;
+  }
+  /// As fp32.
+  std::vector<float> gradient_of(int t) const {
+    const auto& there = gradients.at(t);
+    if (!stored.at(t).linear) return there;
+    std::vector<float> out;
+    const auto* const rounded = reinterpret_cast<const tensor::Bf16*>(there.data());
+    for (std::size_t i = 0; i < there.size(); ++i) out.push_back(tensor::to_float(rounded[i]));
+    return out;
+  }
+};
+
+/// What they leave is what was rounded behind the product.
+inline bool rounded_once(const MemoryWeights& whole, const RoundingWeights& w) {
+  for (std::size_t t = 0; t < w.stored.size(); ++t) {
+    std::vector<float> want = whole.gradients[t];
+    if (w.stored[t].linear)
+      for (float& x : want) x = tensor::to_float(tensor::to_bf16(x));
+    if (w.gradient_of(static_cast<int>(t)) != want) return false;
+  }
+  return true;
+}
+
 /// The same without checks and diary, which allocate and take time.
 class PlainWeights : public model::Weights {
  public:

@@ -261,6 +261,17 @@ TEST(Transformer, ProductsAddWholeGradients) {
   }
 }
 
+TEST(Transformer, ProductsRoundGradientsOnce) {
+  const auto shape = micro_qwen();
+  const TestBatch b = make_batch(shape, 2, 7, true);
+  MemoryWeights whole = lively(shape, DType::bf16);
+  RoundingWeights rounding(whole);
+  Stand stand(shape, options_of(2, 7, DType::bf16));
+  stand.transformer.forward_backward(whole, b.batch());
+  stand.transformer.forward_backward(rounding, b.batch());
+  EXPECT_TRUE(rounded_once(whole, rounding));
+}
+
 TEST(Transformer, NamesATokenOutsideTheVocabulary) {
   const auto shape = micro(false);
   MemoryWeights w(shape, 1);

@@ -193,7 +193,10 @@ struct Rank {
       const bool adds = weights.adds(static_cast<int>(t));
       for (std::int64_t e = 0; e < layout.slices[t].elements; ++e) {
         const float x = micro_batch_gradient(step, micro_batch, t, e);
-        gradient[e] = adds ? gradient[e] + x : x;
+        if (weights.gradient_type(static_cast<int>(t)) == tensor::DType::bf16)
+          reinterpret_cast<tensor::Bf16*>(gradient)[e] = tensor::to_bf16(x);
+        else
+          gradient[e] = adds ? gradient[e] + x : x;
       }
     }
   }

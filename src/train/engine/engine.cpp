@@ -215,15 +215,18 @@ void Engine::publish() {
 void Engine::rehearse() {
   /// Addresses that nobody looks behind.
   struct Anywhere final : model::Weights {
-    Anywhere(float* memory, const shard::Layout& layout) : memory_(memory), layout_(layout) {}
+    Anywhere(shard::ShardedWeights& shards, const shard::Layout& layout)
+        : memory_(shards.parameters()), shards_(shards), layout_(layout) {}
     void acquire(int) override {}
     const void* weight(int) override { return memory_; }
     void release(int) override {}
     float* gradient(int stored) override { return layout_.slices[stored].frozen ? nullptr : memory_; }
+    tensor::DType gradient_type(int stored) override { return shards_.gradient_type(stored); }
     void reduce(int) override {}
     float* memory_;
+    const shard::ShardedWeights& shards_;
     const shard::Layout& layout_;
-  } anywhere(weights_.parameters(), layout_);
+  } anywhere(weights_, layout_);
   device_.replay(false);
   transformer_.forward_backward(anywhere, micro_batch_.blank());
   device_.replay(true);

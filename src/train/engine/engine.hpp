@@ -50,6 +50,7 @@ class ModelWeights final : public model::Weights {
   void release(int unit) override { shards_.release(unit); }
   float* gradient(int stored) override { return shards_.gradient(stored); }
   bool adds(int stored) override { return shards_.adds(stored); }
+  tensor::DType gradient_type(int stored) override { return shards_.gradient_type(stored); }
   void reduce(int unit) override { shards_.reduce(unit); }
 
  private:

@@ -1,14 +1,11 @@
 #include "src/train/engine/gradient_watch.hpp"
 
-#include <bit>
-#include <limits>
-
 #include "src/base/digest.hpp"
 
 namespace holdfast::train {
 namespace {
 
-constexpr int fraction_bits = 23;
+constexpr int fraction_bits = 23, fraction_bits_of_bf16 = 7;
 
 }  // namespace
 
@@ -28,8 +25,8 @@ void GradientWatch::begin(bool reduced, const std::optional<GradientFault>& faul
 void GradientWatch::reduce(int unit) {
   if (fault_) spoil(unit);
   for (const int stored : layout_.unit_trained[unit])
-    kernels_.digest(stream_, weights_.gradient(stored), DType::fp32, 0, layout_.slices[stored].elements,
-                    there_ + stored);
+    kernels_.digest(stream_, weights_.gradient(stored), weights_.gradient_type(stored), 0,
+                    layout_.slices[stored].elements, there_ + stored);
   if (reduced_) weights_.reduce(unit);
 }
 
@@ -54,14 +51,17 @@ void GradientWatch::spoil(int unit) {
   const auto& tensors = layout_.unit_trained[unit];
   const int stored = tensors[mix64(seed) % tensors.size()];
   const auto elements = static_cast<std::uint64_t>(layout_.slices[stored].elements);
-  float* const element = weights_.gradient(stored) + mix64(seed + 1) % elements;
-  float value = 0;
-  stream_.download(&value, element, sizeof value);
-  value =
-      fault_->nan
-          ? std::numeric_limits<float>::quiet_NaN()
-          : std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1U << mix64(seed + 2) % fraction_bits);
-  stream_.upload(element, &value, sizeof value);
+  const bool whole = weights_.gradient_type(stored) == DType::fp32;
+  const std::int64_t size = whole ? 4 : 2;
+  std::byte* const element = reinterpret_cast<std::byte*>(weights_.gradient(stored)) +
+                             static_cast<std::int64_t>(mix64(seed + 1) % elements) * size;
+  std::uint32_t bits = 0;  // of bf16 in the lower half
+  stream_.download(&bits, element, size);
+  if (fault_->nan)
+    bits = whole ? 0x7fc00000U : 0x7fc0U;
+  else
+    bits ^= 1U << mix64(seed + 2) % (whole ? fraction_bits : fraction_bits_of_bf16);
+  stream_.upload(element, &bits, size);
   fault_.reset();
 }
 

@@ -39,6 +39,7 @@ class GradientWatch final : public model::Weights {
   void release(int unit) override { weights_.release(unit); }
   float* gradient(int stored) override { return weights_.gradient(stored); }
   bool adds(int stored) override { return weights_.adds(stored); }
+  tensor::DType gradient_type(int stored) override { return weights_.gradient_type(stored); }
   void reduce(int unit) override;
 
  private:
