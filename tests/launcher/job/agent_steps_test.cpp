@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <mutex>
+
 #include "src/base/run_dir.hpp"
 #include "tests/config/scratch.hpp"
 #include "tests/slurm/fake_cluster.hpp"
@@ -27,9 +29,19 @@ class ShellCluster : public slurm::FakeCluster {
     return command;
   }
   mutable std::vector<Nodes> started;
+  /// Called by a thread of its own.
+  void signal_steps(slurm::JobId id, std::string_view name, int signal, Millis limit) override {
+    const std::scoped_lock lock(mutex_);
+    FakeCluster::signal_steps(id, name, signal, limit);
+  }
+  std::vector<slurm::JobId> signalled_jobs() const {
+    const std::scoped_lock lock(mutex_);
+    return signalled;
+  }
 
  private:
   std::string agent_, trial_;
+  mutable std::mutex mutex_;
 };
 
 class AgentStepsTest : public ::testing::Test {
@@ -127,9 +139,9 @@ TEST_F(AgentStepsTest, TheSrunOfAStepIsKilledWhenAllItsAgentsHaveAnswered) {
     running.renew([](const std::string&) { return true; });
     running.terminate();
   });
-  run_until([&] { return !cluster.signalled.empty(); });
+  run_until([&] { return !cluster.signalled_jobs().empty(); });
   EXPECT_THAT(cluster.started, ElementsAre(Nodes{"n1", "n2", "n3"}, Nodes{"n3"}));
-  EXPECT_EQ(cluster.signalled, std::vector<slurm::JobId>{7}) << "no srun passes the signal on";
+  EXPECT_EQ(cluster.signalled_jobs(), std::vector<slurm::JobId>{7}) << "no srun passes the signal on";
 }
 
 TEST_F(AgentStepsTest, AgentsWithoutAnSrunAreAwaitedByProbes) {
