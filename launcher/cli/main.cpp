@@ -1,15 +1,21 @@
 // `holdfast`: the command line and the agent. Links no MPI, no CUDA and no HDF5, and starts in milliseconds.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <iostream>
 
 #include "launcher/cli/verbs.hpp"
 #include "src/base/errors.hpp"
+#include "src/base/log.hpp"
 #include "src/base/printable.hpp"
 
-int main(int argc, char** argv) {
-  using namespace holdfast;
+namespace holdfast::launcher {
+namespace {
+
+int run(int argc, char** argv) {
   const PrintableStreams printable_streams;
   try {
-    return launcher::run_command_line({argv + 1, argv + argc});
+    return run_command_line({argv + 1, argv + argc});
   } catch (const Errors& e) {
     for (const Error& error : e.all()) std::cerr << "holdfast: " << error.what() << "\n";
     return static_cast<int>(e.exit());
@@ -20,4 +26,18 @@ int main(int argc, char** argv) {
     std::cerr << "holdfast: internal error (" << e.what() << "). Please report it\n";
     return static_cast<int>(Exit::runtime);
   }
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
+
+/// Threads that wait for storage may be left (within.hpp). They would use what destructors of statics
+/// destroy.
+int main(int argc, char** argv) {
+  const int code = holdfast::launcher::run(argc, argv);
+  holdfast::log::flush(std::chrono::seconds(2));
+  std::cout.flush();
+  std::cerr.flush();
+  std::fflush(nullptr);
+  std::_Exit(code);
 }
