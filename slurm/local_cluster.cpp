@@ -1,5 +1,6 @@
 #include "slurm/local_cluster.hpp"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,7 +44,7 @@ JobEnv LocalCluster::job_env(JobId job) {
 
 std::string LocalCluster::version(milliseconds) { return "none"; }
 
-JobId LocalCluster::submit(const Submission&, milliseconds) { refuse("be submitted"); }
+JobId LocalCluster::submit(const Submission&, milliseconds) { refuse("submit a job"); }
 
 std::optional<Job> LocalCluster::job(JobId id, milliseconds) {
   Job job;
@@ -109,8 +110,8 @@ Command LocalCluster::step_command(const StepRequest& request) const {
   command.argv = request.command;
   command.environment = env::without({"SLURM"});
   command.output = request.output;
-  command.new_session = true;  // the terminal's Ctrl-C is for `holdfast run` alone
-  command.die_with_parent = true;
+  command.new_session = true;          // the terminal's Ctrl-C is for `holdfast run` alone
+  command.when_parent_ends = SIGTERM;  // it saves, and ends all processes of the run
   return command;
 }
 

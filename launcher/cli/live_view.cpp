@@ -97,7 +97,9 @@ watch::View LiveView::view() const {
   view.live = shared_->live;
   view.status.job = shared_->job;
   if (view.status.job && !view.status.job->unanswered.empty())
-    view.gap = "SLURM was asked about the job in vain: " + view.status.job->unanswered;
+    view.gap = (view.status.job->local.empty() ? "SLURM was asked about the job in vain: "
+                                               : "it is not known whether the run lives: ") +
+               view.status.job->unanswered;
   if (const auto busy = storage_.busy_for_s(); busy && *busy >= slow_s)
     view.gap = fmt::format("no answer from storage for {:.0f} s", *busy);
   view.now = unix_seconds();

@@ -36,10 +36,10 @@ void require_agents(const RunDir& run) {
   if (state.over_for_good())
     throw Error(Exit::usage, "the run is over",
                 fmt::format("{}: {}", run.path.string(), state.outcome->status),
-                "'holdfast submit' continues it");
+                "'holdfast submit' or 'holdfast run --local' continues it");
   if (state.outcome)
-    throw Error(Exit::transient, "the run waits for its next job", state.outcome->why,
-                "Give the order when that has begun?");
+    throw Error(Exit::transient, "the run waits to be continued", state.outcome->why,
+                "Give the order when its next job has begun?");
 }
 
 }  // namespace

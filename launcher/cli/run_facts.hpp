@@ -10,7 +10,7 @@ namespace holdfast::launcher {
 /// Throws Error when it cannot be read.
 StatusFacts facts_of(const RunDir& run);
 
-/// What SLURM says of the run's job, nothing: it knows none. `id`: of the job that owns the run.
+/// `job`: what SLURM says of the run's job; absent: it knows none. `id`: of the job that owns the run.
 JobFacts job_facts(std::optional<slurm::JobId> id, const std::optional<slurm::OwnJob>& job);
 /// Asks SLURM, once, about the job that owns the run; of a local run, looks at its lock. Throws nothing when
 /// SLURM does not answer.

@@ -56,6 +56,15 @@ std::optional<StatusFacts> read(const RunDir& run) {
   }
 }
 
+/// Nothing: it is not known.
+std::optional<JobFacts> job_of(const RunDir& run, const std::optional<slurm::OwnJob>& job,
+                               bool slurm_answers) {
+  slurm::ClusterCli cluster;
+  if (const auto owner = may_read(run.owner()) ? read_owner(run) : std::nullopt; owner && owner->local)
+    return job_facts(run, owner, cluster);
+  return slurm_answers ? std::optional(job_facts(std::nullopt, job)) : std::nullopt;
+}
+
 std::vector<ListedRun> list(const std::vector<std::string>& folders) {
   std::set<fs::path> paths;
   for (const auto& folder : folders) add_runs(folder, paths);
@@ -70,7 +79,7 @@ std::vector<ListedRun> list(const std::vector<std::string>& folders) {
     for (const auto& job : jobs.value_or(std::vector<slurm::OwnJob>()))
       if (job.script == RunDir{path}.script() && (!run.job || job.state != slurm::JobState::pending))
         run.job = job;  // not one that waits for its turn
-    if (run.facts && jobs) run.facts->job = job_facts(std::nullopt, run.job);
+    if (run.facts) run.facts->job = job_of(RunDir{path}, run.job, jobs.has_value());
     out.push_back(std::move(run));
   }
   return out;

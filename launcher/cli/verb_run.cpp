@@ -42,6 +42,10 @@ Scratch scratch_of(const AgentOptions& options) {
 }
 
 int monitor(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env) {
+  if (config::load_cluster(run.cluster().string()).name == local_machine)
+    throw Error(Exit::usage, "the settings of " + run.path.string() + " are those of a local run",
+                "they describe one machine",
+                "Give the job file, or continue it with 'holdfast run --local'?");
   const int code = monitor_job(run, cluster, env);
   if (code == static_cast<int>(Exit::transient) && !env.in_batch_script())
     log::warn("the run can be continued: 'holdfast run {}' in this or another allocation", run.path.string());
@@ -51,8 +55,8 @@ int monitor(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env
 int run_locally(JobOptions job, bool is_run) {
   if (is_run) job.file = run_dir(job.file).config().string();
   const auto loaded = job.load(1);
-  const auto machine =
-      this_machine(slurm::LocalCluster::node_name(), std::max(1, loaded.config.cluster.ranks_per_node));
+  const auto machine = facts_of_this_machine(slurm::LocalCluster::node_name(),
+                                             std::max(1, loaded.config.cluster.ranks_per_node));
   return run_here(on_one_node(loaded, has_gpus(machine)), machine);
 }
 

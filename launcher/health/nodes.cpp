@@ -74,7 +74,7 @@ Steps::Steps(const slurm::Cluster& cluster, slurm::JobId job, const std::vector<
     if (const auto here = gpus.find(node); here != gpus.end()) request.gpus = here->second;
     request.name = "doctor";
     Command starter = cluster.step_command(request);
-    starter.die_with_parent = true;
+    starter.when_parent_ends = SIGKILL;
     if (starter.output.empty()) starter.output = folder / (node + ".start");  // errors of the tool itself
     running_.push_back(spawn(starter));
   }

@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "launcher/health/local_site.hpp"
+#include "src/base/as_size.hpp"
+#include "src/base/env.hpp"
 #include "src/base/text.hpp"
 
 namespace holdfast::launcher {
@@ -30,14 +32,26 @@ std::string model_of_gpu(const std::string& name) {
   return model.empty() ? "gpu" : model;
 }
 
+int gpus_named(const std::string& list) {
+  if (list.empty() || list.front() == '-') return 0;  // "-1" hides all
+  return 1 + static_cast<int>(std::ranges::count(list, ','));
+}
+
+/// CUDA knows which ones they are, and numbers those that it sees from 0 on.
+void keep_gpus(LocalSite& site, int count) {
+  site.gpus = std::min(site.gpus, count);
+  site.gpu_facts.resize(std::min(site.gpu_facts.size(), as_size(count)));
+}
+
 }  // namespace
 
 bool has_gpus(const config::ClusterFacts& machine) { return machine.gpu != "none"; }
 
-config::ClusterFacts this_machine(const std::string& node, int ranks) {
-  const LocalSite site = probe_local_site({}, node, "");
+config::ClusterFacts facts_of_this_machine(const std::string& node, int ranks) {
+  LocalSite site = probe_local_site({}, node, "");
+  if (const auto visible = env::get("CUDA_VISIBLE_DEVICES")) keep_gpus(site, gpus_named(*visible));
   config::ClusterFacts facts;
-  facts.name = "local";
+  facts.name = local_machine;
   facts.description = "this machine";
   facts.cpus_per_node = cpus_here();
   facts.node_memory_bytes = memory_here();

@@ -4,11 +4,15 @@
 
 namespace holdfast::launcher {
 
+/// The name of such a cluster.
+inline constexpr const char* local_machine = "local";
+
 /// Does NVIDIA's driver report a GPU?
 bool has_gpus(const config::ClusterFacts& machine);
 
 /// `node`: its name. `ranks` share its memory where there is no GPU; a node without GPUs takes as many ranks
 /// as it has CPUs, or `ranks` if that is more.
-config::ClusterFacts this_machine(const std::string& node, int ranks);
+/// Of GPUs, those that CUDA_VISIBLE_DEVICES leaves.
+config::ClusterFacts facts_of_this_machine(const std::string& node, int ranks);
 
 }  // namespace holdfast::launcher

@@ -73,8 +73,10 @@ void AgentSteps::stop() {
 }
 
 void AgentSteps::terminate() {
+  // Where no SLURM ends it soon after, an agent would take SIGTERM for the order to save.
+  const int signal = cluster_.ends_processes() ? SIGTERM : SIGKILL;
   for (const auto& [node, step] : steps_)
-    if (step.pid > 0) ::kill(step.pid, SIGTERM);
+    if (step.pid > 0) ::kill(step.pid, signal);
   bool released = false;
   for (const auto& [first, step] : shared_steps_) {
     if (step.pid > 0) ::kill(step.pid, SIGTERM);

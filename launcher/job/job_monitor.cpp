@@ -63,9 +63,10 @@ void write_plan(const RunDir& run, const Plan& plan) {
 class JobMonitor {
  public:
   JobMonitor(const RunDir& run, slurm::Cluster& cluster, const Roster& roster, AgentSteps::Setup steps,
-             int drain_s, Millis shutdown_limit, ProgressTeller::Setup told)
+             int drain_s, Millis shutdown_limit, bool in_script, ProgressTeller::Setup told)
       : run_(run),
         job_(roster.job),
+        in_script_(in_script),
         secret_(control::read_secret(run.secret())),
         steps_(loop_, cluster, std::move(steps),
                {[this](std::function<void()> then) { read_record(std::move(then)); },
@@ -86,8 +87,13 @@ class JobMonitor {
   bool told_to_end() const { return ending_.has_value(); }
 
   int run() {
-    const auto signals =
-        loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) { signalled(signal); });
+    ::signal(SIGPIPE, SIG_IGN);  // who reads its log may end first
+    const auto hear = [this](int signal) { signalled(signal); };
+    const auto signals = loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, hear);
+    struct sigaction hangup {};
+    control::Loop::Handle hangups;
+    if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN)  // nohup ignores it
+      hangups = loop_.on_signals({SIGHUP}, hear);
     steps_.start_all();
     const auto probes = loop_.every(probe_tick, [this] { probe_agents(); });
     loop_.run();
@@ -103,7 +109,7 @@ class JobMonitor {
     const auto now = Clock::now();
     const bool ends = signal != SIGUSR1;
     // SLURM signals the whole job: this process, and the script, which passes the signal on.
-    if (ends && ending_ && now - *ending_ > same_signal) {
+    if (ends && ending_ && (!in_script_ || now - *ending_ > same_signal)) {
       log::info("signal {} again: ending the agents", signal);
       steps_.terminate();
       return leave(128 + signal);
@@ -218,6 +224,7 @@ class JobMonitor {
 
   RunDir run_;
   std::string job_;
+  bool in_script_;  ///< which passes signals on, so that each may come twice
   control::Key secret_;
   control::RealLoop loop_;
   control::Worker reader_{loop_};
@@ -322,9 +329,9 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv&
   const auto excluded =
       env.restarts > 0 ? exclusions_of(run, cluster, env.job, before, past) : slurm::OwnExclusions{};
   files::replace_atomically(run.nodes(), to_json_text(roster));
-  log::info("job {}: {} active nodes, {} spare{}, {} ranks; agents listen on ports from {} to {}", env.job,
-            plan.active, plan.spares, plan.spares == 1 ? "" : "s", plan.world(), roster.nodes.front().port,
-            roster.nodes.front().port + roster.nodes.front().ports - 1);
+  log::info("job {}: {} active node{}, {} spare{}, {} ranks; agents listen on ports from {} to {}", env.job,
+            plan.active, plan.active == 1 ? "" : "s", plan.spares, plan.spares == 1 ? "" : "s", plan.world(),
+            roster.nodes.front().port, roster.nodes.front().port + roster.nodes.front().ports - 1);
   // What a rank has started may still save when the rank has ended.
   const Millis shutdown_limit =
       config::promises_of(config.rank).one_process
@@ -343,7 +350,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv&
   ProgressTeller::Setup told{run, env.job, roster.job, {}, comment_interval(run, config.slurm.comment_s)};
   take_settings(config, told.facts);
   JobMonitor monitor(run, cluster, roster, std::move(steps), config.checkpoint.drain_s, shutdown_limit,
-                     std::move(told));
+                     env.in_batch_script(), std::move(told));
   const int code = monitor.run();
   try {
     print_admin_lines(run, roster.job);

@@ -26,13 +26,12 @@ config::RunConfig on_one_node(config::Loaded loaded, bool has_gpus) {
     throw Error(Exit::usage, "a local run cannot use container.image", "SLURM's steps bring the image",
                 "Start 'holdfast run --local' inside the image?");
   if (cluster.nodes != 1 || cluster.spares != 0)
-    log::info("cluster.nodes is 1 and cluster.spares is 0 on this machine, in the place of {} and {}",
+    log::info("cluster.nodes is 1 and cluster.spares is 0 on this machine, instead of {} and {}",
               cluster.nodes, cluster.spares);
   cluster.nodes = 1;
   cluster.spares = 0;
   if (cluster.ranks_per_node == 0 && !has_gpus) cluster.ranks_per_node = 1;
   loaded.config.slurm = {};
-  loaded.config.slurm.comment_s = 0;
   return loaded.config;
 }
 

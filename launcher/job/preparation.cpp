@@ -135,11 +135,13 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
                     const NodeChoice& choice) {
   Look look = look_at(std::move(config), sbatch, choice);
   slurm::Submission submission{look.run.script(), {}};
-  look.problems.look([&] {
-    const auto job = batch_job(look.files.config, look.files.facts, look.run, this_program());
-    submission.arguments = slurm::submit_arguments(job);
-    look.files.script = slurm::script_text(job);
-  });
+  if (!choice.facts) {  // a run on facts of its own is none of SLURM's
+    look.problems.look([&] {
+      const auto job = batch_job(look.files.config, look.files.facts, look.run, this_program());
+      submission.arguments = slurm::submit_arguments(job);
+      look.files.script = slurm::script_text(job);
+    });
+  }
   look.problems.refuse();
   Preparation out{look.run, std::move(look.files), std::move(look.plan).value(), std::move(submission)};
   for (const std::string& doubt : look.problems.doubts()) out.plan.warnings.push_back(doubt);

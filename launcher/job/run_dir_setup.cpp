@@ -112,7 +112,7 @@ void write_run_files(const RunDir& run, const RunFiles& files) {
   files::replace_atomically(run.model(), config::to_toml(files.model));
   files::replace_atomically(run.cluster(), config::to_toml(files.facts));
   files::replace_atomically(run.plan(), files.plan);
-  files::replace_atomically(run.script(), files.script);
+  if (!files.script.empty()) files::replace_atomically(run.script(), files.script);  // a local run has none
   // The secret is kept over resubmissions: agents of a job that is just ending still use it.
   control::make_secret(run.secret());
   config::write_settings(run, files.config);  // last: a folder with config.toml is a run directory

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "launcher/supervise/journal.hpp"
 #include "slurm/batch_script.hpp"
@@ -25,6 +26,7 @@ namespace {
 using nlohmann::json;
 using slurm::JobId;
 
+constexpr std::chrono::milliseconds lock_limit{200};
 constexpr double claim_s = 600;  ///< a claim without a job is dropped after so long
 
 Owner this_process() {
@@ -75,6 +77,12 @@ Error still_going_on(const RunDir& run, const std::string& why) {
           "Wait for it, or choose another run.dir?"};
 }
 
+std::string who_runs_locally(const std::optional<Owner>& owner) {
+  if (!owner || !owner->local) return "another process holds bare.lock";
+  return fmt::format("process {} on {} runs it without SLURM, since {}", owner->pid, owner->host,
+                     utc_iso8601(owner->since));
+}
+
 std::optional<Holder> live_holder(const RunDir& run, const Owner& owner, slurm::Cluster& cluster) {
   const std::string where = run.path.string();
   const auto owned_by = [&](JobId id, const std::string& why, const std::string& hint) {
@@ -88,8 +96,7 @@ std::optional<Holder> live_holder(const RunDir& run, const Owner& owner, slurm::
   };
   if (owner.local) {
     if (!local_run_lives(run)) return std::nullopt;
-    return Holder{still_going_on(run, fmt::format("process {} on {} runs it without SLURM, since {}",
-                                                  owner.pid, owner.host, utc_iso8601(owner.since)))};
+    return Holder{still_going_on(run, who_runs_locally(owner))};
   }
   try {
     if (owner.job) {
@@ -240,15 +247,36 @@ void RunDirClaim::give_to(JobId job) {
 
 bool local_run_lives(const RunDir& run) {
   if (!files::exists_or_fail(run.bare_lock())) return false;
-  const files::Fd lock = files::open(run.bare_lock(), O_RDWR);
-  return ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const files::Fd lock = files::open(run.bare_lock(), O_RDONLY);
+  return ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
+
+namespace {
+
+/// For a local run. Where SLURM is not installed, nobody knows whether the job lives.
+void refuse_job_of(const RunDir& run, const Owner& owner, slurm::Cluster& slurm) {
+  std::optional<Holder> holder;
+  try {
+    holder = live_holder(run, owner, slurm);
+  } catch (const Error& error) {
+    throw Error(error.exit(), fmt::format("the run directory {} belongs to a job", run.path.string()),
+                "SLURM cannot be asked whether it lives: " + error.problem(),
+                "If the job has ended, remove " + run.owner().string() + "?");
+  }
+  if (holder) throw Error(holder->error);
+}
+
+}  // namespace
 
 JobId take_for_local_run(const RunDir& run, slurm::Cluster& slurm) {
   static files::Fd lock;  // the kernel lets go of it when the process ends
   lock = files::open(run.bare_lock(), O_RDWR | O_CREAT);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
-    throw still_going_on(run, "another process holds bare.lock");
+  // Whoever looks whether the run lives holds the lock for an instant.
+  for (const Deadline limit = Deadline::in(lock_limit); ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0;) {
+    if (errno != EWOULDBLOCK) throw system_error("cannot lock " + run.bare_lock().string(), errno);
+    if (limit.passed()) throw still_going_on(run, who_runs_locally(read_owner(run)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   Owner mine = this_process();
   mine.local = true;
   mine.job = static_cast<JobId>(mine.since);
@@ -256,8 +284,7 @@ JobId take_for_local_run(const RunDir& run, slurm::Cluster& slurm) {
     const auto owner = read_owner(run);
     if (!owner && create(run, mine)) return *mine.job;
     if (!owner) continue;
-    if (!owner->local)
-      if (auto holder = live_holder(run, *owner, slurm)) throw Error(holder->error);
+    if (!owner->local) refuse_job_of(run, *owner, slurm);
     if (owner->local && owner->job && !replay(run).outcome) mine.job = owner->job;
     remove_dead(run, *owner);
   }

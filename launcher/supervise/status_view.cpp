@@ -155,13 +155,14 @@ std::string reason_text(const JobFacts& job) {
 /// The line of the job.
 std::string job_text(const JobFacts& job) {
   const std::string id = job.id ? std::to_string(*job.id) : "none";
-  if (!job.unanswered.empty())
-    return fmt::format("job         {}; SLURM was asked in vain: {}\n", id, job.unanswered);
   if (!job.local.empty())
     return fmt::format("job         none: a local run, {}{}\n", job.local,
-                       !job.live   ? ", which has ended"
-                       : job.start ? ", since " + local_time(*job.start)
-                                   : "");
+                       !job.unanswered.empty() ? "; whether it lives is not known: " + job.unanswered
+                       : !job.live             ? ", which has ended"
+                       : job.start             ? ", since " + local_time(*job.start)
+                                               : "");
+  if (!job.unanswered.empty())
+    return fmt::format("job         {}; SLURM was asked in vain: {}\n", id, job.unanswered);
   if (!job.id) return "job         none\n";
   if (job.state.empty()) return fmt::format("job         {}, which SLURM does not know any more\n", id);
   std::string text = fmt::format("job         {} {}{}", id, job.state, reason_text(job));
@@ -391,7 +392,7 @@ json status_json(const StatusFacts& f) {
   j["durable_unix"] = or_null(f.state.durable_at);
   j["left_s"] = or_null(time_left(f));
   j["slurm"] = nullptr;
-  if (f.job)
+  if (f.job && f.job->local.empty())
     j["slurm"] = {{"id", or_null(f.job->id)},      {"answered", f.job->unanswered.empty()},
                   {"why", f.job->unanswered},      {"state", f.job->state},
                   {"reason", f.job->reason},       {"meaning", f.job->meaning},

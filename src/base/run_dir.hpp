@@ -29,7 +29,7 @@ struct RunDir {
   std::filesystem::path owner() const { return path / "owner.json"; }  ///< the job that owns the directory
   /// Nodes that Holdfast has excluded for the job; see slurm/exclusion.hpp.
   std::filesystem::path excluded() const { return path / "excluded.json"; }
-  std::filesystem::path bare_lock() const { return path / "bare.lock"; }  ///< held by a run without agents
+  std::filesystem::path bare_lock() const { return path / "bare.lock"; }  ///< held by a run without SLURM
   std::filesystem::path nodes() const {
     return path / "nodes.json";
   }                                                              ///< names, addresses and port of the agents

@@ -75,8 +75,8 @@ bool lacks_interpreter(const char* script, StartFailure& failure) {
   if (command.new_session) ::setsid();
   if (command.low_priority) ::setpriority(PRIO_PROCESS, 0, lowest_priority);
   ::setrlimit(RLIMIT_NOFILE, &descriptors);
-  if (command.die_with_parent) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (command.when_parent_ends != 0) {
+    ::prctl(PR_SET_PDEATHSIG, command.when_parent_ends);
     if (::getppid() != parent) ::_exit(127);  // it died before we asked
   }
   if (!command.folder.empty() && ::chdir(command.folder.c_str()) != 0)

@@ -21,7 +21,7 @@ struct Command {
   std::filesystem::path folder;                         ///< working folder; inherited when empty
   std::filesystem::path output;  ///< stdout and stderr are appended here; inherited when empty
   bool new_session = false;      ///< setsid(): survives its parent's terminal and can be killed as a group
-  bool die_with_parent = false;  ///< SIGKILL when the thread that started it ends
+  int when_parent_ends = 0;      ///< the signal that it gets when the thread that started it ends; 0: none
   bool block_sigterm = false;    ///< in the child and in its children
   int input = -1;                ///< becomes stdin; inherited when negative
   bool low_priority = false;     ///< the lowest that there is (19)

@@ -82,6 +82,8 @@ begin_held() {
   echo "0.05 600" >"$(in_run "$1")/hold"
   give "$(in_run "$1")/hold"
 }
+# `here` may have a shell around it.
+to_monitor() { pkill "-$1" -P "$monitor" -x holdfast || kill "-$1" "$monitor"; }
 let_go() { rm -f "$(in_run "$run")/hold"; }
 # ends_with CODE: not within `check`, whose subshell has no children to wait for.
 ends_with() {
@@ -122,7 +124,7 @@ check "stopped: the cause" holds "$(events | jq -r 'select(.event == "attempt_en
 
 begin_held interrupted
 check "interrupted: it trains" soon 60 durable 10
-pkill -INT -P "$monitor" -x holdfast || kill -INT "$monitor"
+to_monitor INT
 ends_with 75
 check "interrupted: no process stays" soon 10 nothing_stays
 check "interrupted: it says how to go on" holds "$(cat "$folder/interrupted.log")" "holdfast run --local"
@@ -132,13 +134,22 @@ ends_undisturbed
 
 begin_held orphaned
 check "orphaned: it trains" soon 60 durable 10
-pkill -KILL -P "$monitor" -x holdfast || kill -KILL "$monitor"
+to_monitor KILL
 wait "$monitor" 2>/dev/null
-check "orphaned: no process stays" soon 10 nothing_stays
+check "orphaned: its agent saves, and no process stays" soon 30 nothing_stays
+check "orphaned: the end is on record" equal "$(events | jq -r 'select(.event == "run_finished").status')" drained
 check "orphaned: status says that it has ended" holds "$(here "$holdfast" status orphaned)" "has ended"
 let_go
 begin orphaned runs/orphaned
 ends_undisturbed
+
+begin_held twice
+check "twice: it trains" soon 60 durable 10
+to_monitor INT
+to_monitor TERM
+ends_with 143
+check "twice: no process stays" soon 10 nothing_stays
+check "ls lists local runs" holds "$(here "$holdfast" ls 2>&1)" "runs/twice"
 
 cp "$source/examples/any-program/ranks.py" "$folder/"
 mkdir -p "$folder/state"

@@ -1,6 +1,7 @@
 #include "slurm/local_cluster.hpp"
 
 #include <gmock/gmock.h>
+#include <signal.h>
 
 #include "src/base/env.hpp"
 #include "tests/config/scratch.hpp"
@@ -43,7 +44,7 @@ TEST(LocalCluster, StartsItsAgentWithoutTheVariablesOfAJobAround) {
   const Command command = LocalCluster().step_command(step);
   ::unsetenv("SLURM_JOB_ID");
   EXPECT_EQ(command.argv, step.command);
-  EXPECT_TRUE(command.die_with_parent);
+  EXPECT_EQ(command.when_parent_ends, SIGTERM);
   ASSERT_TRUE(command.environment);
   EXPECT_THAT(*command.environment, testing::Not(testing::Contains(testing::StartsWith("SLURM"))));
 }

@@ -309,8 +309,8 @@ Command Agent::attempt_command(std::vector<std::string> argv, const StartRanks& 
   command.argv = std::move(argv);
   command.environment =
       attempt_environment(run_, node_, order, cluster_, config_.rank, slurm::rank_environment());
-  command.new_session = true;                           // it outlives this agent process
-  command.die_with_parent = !slurm_->ends_processes();  // unless nobody would end it then
+  command.new_session = true;  // it outlives this agent process, unless nobody would end it then
+  if (!slurm_->ends_processes()) command.when_parent_ends = SIGKILL;
   return command;
 }
 
@@ -399,10 +399,10 @@ void Agent::warm_ranks() {
   order.attempt = waiting_attempt;
   order.ranks_per_node = roster_.ranks_per_node;
   try {
-    warm_ = std::make_unique<WarmRanks>(
-        loop_, system_, config_.rank, order.ranks_per_node,
-        attempt_environment(run_, node_, order, cluster_, config_.rank, slurm::rank_environment()),
-        spooled(scratch_, run_, run_.logs() / ("warm-" + node_ + ".log")));
+    Command command = attempt_command({}, order);
+    command.output = spooled(scratch_, run_, run_.logs() / ("warm-" + node_ + ".log"));
+    warm_ =
+        std::make_unique<WarmRanks>(loop_, system_, config_.rank, order.ranks_per_node, std::move(command));
   } catch (const Error& error) {
     log::warn("ranks start without waiting interpreters (rank.warm): {}", error.what());
   }

@@ -186,7 +186,7 @@ int guard(const RunDir& run, const Scratch& scratch) {
     Command agent;
     agent.argv = {this_program().string(), "agent",  run.path.string(), "--node", scratch.node, "--scratch",
                   scratch.folder.string(), "--serve"};
-    agent.die_with_parent = true;
+    agent.when_parent_ends = SIGKILL;
     const Launched process = launch(agent);
     serving = process.pid;
     starts.push_back(Clock::now());

@@ -1,5 +1,6 @@
 #include "launcher/agent/daemon/node_check.hpp"
 
+#include <signal.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -27,7 +28,7 @@ Command low_priority(std::vector<std::string> argv, std::vector<std::string> env
   Command command;
   command.argv = std::move(argv);
   command.environment = std::move(environment);
-  command.die_with_parent = true;
+  command.when_parent_ends = SIGKILL;
   command.low_priority = true;
   return command;
 }

@@ -75,20 +75,18 @@ wait()()
 }  // namespace
 
 WarmRanks::WarmRanks(control::Loop& loop, NodeSystem& system, const config::Rank& rank, int count,
-                     std::vector<std::string> environment, std::filesystem::path output)
+                     Command command)
     : loop_(loop),
       system_(system),
       program_(config::python_command(rank.command)),
-      count_(program_ && !rank.warm.empty() ? count : 0) {
+      count_(program_ && !rank.warm.empty() ? count : 0),
+      command_(std::move(command)) {
   if (count_ == 0) return;
   command_.argv = program_->interpreter;
   command_.argv.insert(command_.argv.end(), {"-c", interpreter_program});
   command_.argv.insert(command_.argv.end(), rank.warm.begin(), rank.warm.end());
-  environment.push_back(fmt::format("HOLDFAST_RANK={:0{}}", -1, digits));
-  command_.environment = std::move(environment);
+  command_.environment->push_back(fmt::format("HOLDFAST_RANK={:0{}}", -1, digits));
   command_.folder = rank.directory;
-  command_.output = std::move(output);
-  command_.new_session = true;
   fill();
 }
 

@@ -28,10 +28,9 @@ class WarmRanks {
  public:
   static constexpr Millis pause{20000};
 
-  /// `environment`: that of a rank of waiting_attempt, but for what only one has. `output`: where those
-  /// that wait print. Nothing waits where `rank.warm` is empty.
-  WarmRanks(control::Loop& loop, NodeSystem& system, const config::Rank& rank, int count,
-            std::vector<std::string> environment, std::filesystem::path output);
+  /// `command`: of a rank of waiting_attempt, without its program and what only one rank has; its output is
+  /// where those that wait print. Nothing waits where `rank.warm` is empty.
+  WarmRanks(control::Loop& loop, NodeSystem& system, const config::Rank& rank, int count, Command command);
   /// One that waits becomes the rank that `command` starts; nothing: none does.
   std::optional<pid_t> start(const Command& command, std::function<void(int status)> ended);
   /// Those that wait are ended, and no more are started.
