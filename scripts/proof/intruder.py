@@ -5,8 +5,9 @@
 
 OWNER is the user number of the run's owner, RUN the run directory. FIRST to LAST: agents may listen on these ports, to which it
 connects on every node. On its own node it also connects to all that listens on 127.0.0.1. Nothing here fills memory, disks or
-tables of processes: these are limits that a site sets. Ends with one line of JSON: how often each attack was played ("played"),
-and what was gained by it ("gained"), which should be nothing.
+tables of processes: these are limits that a site sets. Prints a line of JSON every few seconds and at its end, each with all of
+the lines before, for its node may be lost: how often each attack was played ("played"), what was gained by it ("gained"), which
+should be nothing, and whether it has ended ("ended").
 """
 import collections
 import json
@@ -29,9 +30,14 @@ played, gained = collections.Counter(), []
 held, planted = [], []
 
 
+def report(ended=False):
+    print(json.dumps({"node": socket.gethostname(), "played": played, "gained": gained, "ended": ended}), flush=True)
+
+
 def gain(what):
     if len(gained) < 100:
         gained.append(what)
+        report()
 
 
 def owners_paths(most=400):
@@ -248,6 +254,7 @@ def main():
     while time.monotonic() < END:
         if not LISTENING or time.monotonic() - looked > 5:
             LISTENING[:], looked = listening(), time.monotonic()
+            report()
         attack = draw.choices(list(ATTACKS), ATTACKS.values())[0]
         played[attack.__name__] += 1
         try:
@@ -258,7 +265,7 @@ def main():
     for path in planted:
         remove(path)
     shutil.rmtree(MINE, ignore_errors=True)
-    print(json.dumps({"node": socket.gethostname(), "played": played, "gained": gained}))
+    report(ended=True)
 
 
 main()
