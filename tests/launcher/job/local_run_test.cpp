@@ -21,6 +21,7 @@ TEST(LocalRun, HasOneNodeWhateverTheJobFileSays) {
   EXPECT_EQ(config.cluster.spares, 0);
   EXPECT_EQ(config.cluster.ranks_per_node, 1);
   EXPECT_EQ(config.slurm.partition, "");
+  EXPECT_EQ(config.slurm.comment_s, 0) << "there is nobody who shows comments";
 }
 
 TEST(LocalRun, HasARankForEachGpu) {
