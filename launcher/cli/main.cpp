@@ -31,8 +31,8 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace holdfast::launcher
 
-/// Threads that wait for storage may be left (within.hpp). They would use what destructors of statics
-/// destroy.
+/// Threads that wait for storage may still run (within.hpp): the destructors of static objects would destroy
+/// what they use.
 int main(int argc, char** argv) {
   const int code = holdfast::launcher::run(argc, argv);
   holdfast::log::flush(std::chrono::seconds(2));

@@ -14,7 +14,7 @@
 namespace holdfast::launcher {
 namespace {
 
-/// That this process may use.
+/// CPUs that this process may use.
 int cpus_here() {
   cpu_set_t allowed;
   return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? std::max(1, CPU_COUNT(&allowed)) : 1;
@@ -52,7 +52,7 @@ config::ClusterFacts facts_of_this_machine(const std::string& node, int ranks) {
   if (const auto visible = env::get("CUDA_VISIBLE_DEVICES")) keep_gpus(site, gpus_named(*visible));
   config::ClusterFacts facts;
   facts.name = local_machine;
-  facts.description = "this machine";
+  facts.description = "the machine of a local run";
   facts.cpus_per_node = cpus_here();
   facts.node_memory_bytes = memory_here();
   facts.node_shm_bytes = site.shm_bytes;

@@ -32,7 +32,7 @@ config::RunConfig on_one_node(config::Loaded loaded, bool has_gpus) {
   cluster.spares = 0;
   if (cluster.ranks_per_node == 0 && !has_gpus) cluster.ranks_per_node = 1;
   loaded.config.slurm = {};
-  loaded.config.slurm.comment_s = 0;  // nobody would show it
+  loaded.config.slurm.comment_s = 0;  // a local run has no job that could show it
   return loaded.config;
 }
 

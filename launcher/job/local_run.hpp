@@ -10,8 +10,9 @@ namespace holdfast::launcher {
 /// nodes that were asked for by an option, an image. Pure.
 config::RunConfig on_one_node(config::Loaded loaded, bool has_gpus);
 
-/// Prepares the run and stays until it is over; returns its exit code. SIGINT and SIGTERM save its state and
-/// end it with 75. `machine`: in the place of a cluster file. Throws Error before anything was started.
+/// Prepares the run and stays until it is over; returns its exit code. SIGINT, SIGTERM and SIGHUP save its
+/// state and end it with 75. `machine`: in the place of a cluster file. Throws Error before anything was
+/// started.
 int run_here(const config::RunConfig& config, const config::ClusterFacts& machine);
 
 }  // namespace holdfast::launcher

@@ -135,7 +135,7 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
                     const NodeChoice& choice) {
   Look look = look_at(std::move(config), sbatch, choice);
   slurm::Submission submission{look.run.script(), {}};
-  if (!choice.facts) {  // a run on facts of its own is none of SLURM's
+  if (!choice.facts) {  // else it is a local run, which nobody submits
     look.problems.look([&] {
       const auto job = batch_job(look.files.config, look.files.facts, look.run, this_program());
       submission.arguments = slurm::submit_arguments(job);

@@ -271,7 +271,7 @@ void refuse_job_of(const RunDir& run, const Owner& owner, slurm::Cluster& slurm)
 JobId take_for_local_run(const RunDir& run, slurm::Cluster& slurm) {
   static files::Fd lock;  // the kernel lets go of it when the process ends
   lock = files::open(run.bare_lock(), O_RDWR | O_CREAT);
-  // Whoever looks whether the run lives holds the lock for an instant.
+  // A process that looks whether the run lives holds the lock for an instant.
   for (const Deadline limit = Deadline::in(lock_limit); ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0;) {
     if (errno != EWOULDBLOCK) throw system_error("cannot lock " + run.bare_lock().string(), errno);
     if (limit.passed()) throw still_going_on(run, who_runs_locally(read_owner(run)));
