@@ -1,3 +1,12 @@
+// The life of `holdfast run`, from top to bottom of monitor_job(): the run directory is this job's, the plan
+// is made again for the nodes that there are, nodes.json is written, and JobMonitor starts an agent on each.
+//
+// JobMonitor starts agents that are missing, and waits for one of these ends:
+// - the event log has an outcome: that is the exit code;
+// - a signal: agents are asked to save, and the outcome decides. A second signal ends the agents;
+// - too few agents answer, or SLURM refuses every step: 75, for other nodes.
+//
+// It decides nothing about training.
 #include "launcher/job/job_monitor.hpp"
 
 #include <fmt/format.h>

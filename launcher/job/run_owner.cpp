@@ -1,3 +1,11 @@
+// Who may use a run directory, told by two files:
+// - owner.json names the job, or the process that claims the directory for a job which does not exist yet;
+// - bare.lock is locked for as long as a run without SLURM lives.
+//
+// A process that wants the directory creates owner.json exclusively. Where there is one already, SLURM (for a
+// local run, the lock) says whether its owner lives; the file of a dead owner is moved aside and compared, so
+// that of several processes one wins. A run without SLURM takes the lock first and looks for an owner then,
+// and a job does the reverse: when two start at once, at least one notices the other.
 #include "launcher/job/run_owner.hpp"
 
 #include <fcntl.h>

@@ -65,7 +65,7 @@ class LanePlan {
   int micro_steps(int replica) const;
   /// Member `member` of the replica computes this micro-batch in micro-step `micro_step`.
   int micro_batch(int replica, int micro_step, int member) const;
-  /// Of the micro-batches of a micro-step.
+  /// How the gradients of a micro-step are added to the accumulators.
   Additions additions(int replica, int micro_step) const;
   /// Accumulators that last from micro-step to micro-step: as many as the replica needs that needs most.
   int accumulators() const;
@@ -78,7 +78,8 @@ class LanePlan {
   std::vector<PartialSum> partial_sums(int replica) const;
   /// Sums of final_additions() that lie in memory, between two passes only.
   int final_temporaries() const;
-  /// Of the partial sums of all replicas: they leave the total, the rest of the counter merged right to left.
+  /// How the partial sums of all replicas become the total: in order, and the rest of the counter is merged
+  /// from right to left.
   Additions final_additions() const;
 
  private:

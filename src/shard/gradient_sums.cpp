@@ -129,7 +129,7 @@ void GradientSums::MicroBatchReducer::reduce(tensor::Stream& stream, int tensor,
   if (!lies_in_sum(slice, direct))
     return all_.add_up(stream, stack, additions->before, additions->terms, sources, all_.policy_.reduce,
                        count);
-  // What is left are the merges: the sum that the model has added to goes down the stack.
+  // Only the merges remain: the sum that the model has added to goes down the stack.
   const int top = first_accumulator(*direct), merges = direct->terms.front().merges;
   if (merges == 0) return;
   const Addition merge{false, merges - 1};

@@ -59,9 +59,8 @@ class GradientSums {
     MicroBatchReducer(GradientSums& all, int unit) : all_(all), unit_(unit) {}
     void reduce(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
                 std::span<const void* const> sources) override;
-    // Of the micro-step
-    const Additions* additions = nullptr;
-    const Additions* direct = nullptr;
+    const Additions* additions = nullptr;  ///< the micro-step's
+    const Additions* direct = nullptr;  ///< the same, where the model has added to the sum itself; else null
 
    private:
     GradientSums& all_;

@@ -22,7 +22,7 @@
 namespace holdfast::cuda {
 namespace {
 
-/// Of the launches of one kernel, and the library's calls.
+/// The launches of one kernel, or the calls of the library.
 struct Count {
   std::int64_t launches = 0, bytes = 0;
 };

@@ -14,7 +14,7 @@
 
 namespace holdfast::launcher::test {
 
-/// Of another program than holdfast-train.
+/// Those of a program other than holdfast-train.
 inline config::RankPromises promises_of_a_program(config::RankKind kind = config::RankKind::automatic) {
   config::Rank rank;
   rank.command = {"train"};

@@ -29,7 +29,7 @@ std::vector<Addition> by_chance(int terms, int before, unsigned seed) {
   }
   return out;
 }
-/// Of lanes [first, first + terms), merged as a counter counts.
+/// The additions of lanes [first, first + terms), merged as a counter counts.
 std::vector<Addition> as_a_counter(unsigned first, unsigned terms) {
   std::vector<Addition> out;
   int sums = 0;

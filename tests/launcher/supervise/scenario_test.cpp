@@ -33,7 +33,7 @@ using nlohmann::json;
 using test::FakeCluster;
 using test::Shape;
 
-/// What is wrong with a line of a scenario.
+/// A line of a scenario cannot be read; its text says why.
 struct Mistake : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
