@@ -214,7 +214,7 @@ void Supervisor::rank_doubt(int, const control::RankDoubt& what) {
   for (const int rank : what.accused)
     if (attempt_.has(rank) && std::find(nodes.begin(), nodes.end(), attempt_.node_of(rank)) == nodes.end())
       nodes.push_back(attempt_.node_of(rank));
-  Corruption found = judge(what, nodes, highest_step(), state_, roster_, facts_.promises);
+  Corruption found = judge(what, nodes, highest_step(), state_, roster_, limits_, facts_.promises);
   for (auto& event : found.events) record(std::move(event));
   failures_.decided();
   report(Trigger::state_doubted, found.failure);
