@@ -48,6 +48,7 @@ MAY_OPEN = {
 PARSES_JSON = re.compile(r"\b(?!toml::)\w+::(?:parse|sax_parse|from_(?:cbor|msgpack|ubjson|bson))\(")
 PRINTS = re.compile(r"\b(?:fmt::print|(?:std::)?(?:v?f?printf|f?puts|fputc|putchar|fwrite))\(")
 VERBS = (("launcher", "cli"), ("src", "tools", "cli"))
+DUMPS = re.compile(r"<<.*\.dump\([^)]")  # with an indentation
 MAY_PRINT = {"progress.hpp"}  # its line on a terminal is written over
 ASSIGNMENT = re.compile(r"^(\+\+|--)?[\w.\->\[\]*()_:]+\s*((<<|>>|[-+*/|&^%])?=[^=]|\+\+$|--$|$)")
 CONTROL = re.compile(r"^(?:} )?(?:else )?(?:if(?: constexpr)?|while|for) ?\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\) |^else ")
@@ -119,6 +120,8 @@ def complaints(path, name):
         if "tests" not in path.parts and path.name != "strict_json.hpp" and PARSES_JSON.search(code):
             yield number, "JSON parsed anywhere (json_from and parse_strict_json bound its depth)"
         if path.parent.parts[-2:] == VERBS[0] or path.parent.parts[-3:] == VERBS[1]:
+            if DUMPS.search(code):
+                yield number, "JSON on standard output that is not json_text() (which is ASCII)"
             if path.name not in MAY_PRINT and PRINTS.search(code):
                 yield number, "a verb that prints around std::cout and std::cerr (their text is printable)"
         if begins_statement(before) and joins_assignments(line):

@@ -7,6 +7,7 @@
 #include "launcher/cli/job_options.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/config/bind.hpp"
 #include "src/config/foreign_names.hpp"
 
@@ -33,7 +34,7 @@ void show_json(const config::Loaded& loaded, bool origin) {
     settings[s.table][s.key] =
         origin ? json{{"value", std::move(value)}, {"origin", loaded.origin.at(s.name())}} : std::move(value);
   }
-  std::cout << json{{"schema_version", 1}, {"settings", std::move(settings)}}.dump(2) << "\n";
+  std::cout << json_text(json{{"schema_version", 1}, {"settings", std::move(settings)}}, 2) << "\n";
 }
 
 void print_header(std::string& current, const std::string& table) {
@@ -94,7 +95,7 @@ void list_keys_as_json(const std::vector<const Setting*>& keys) {
                     {"default", to_json(s->get(defaults))},
                     {"choices", s->choices},
                     {"help", s->help}});
-  std::cout << json{{"schema_version", 1}, {"keys", std::move(list)}}.dump(2) << "\n";
+  std::cout << json_text(json{{"schema_version", 1}, {"keys", std::move(list)}}, 2) << "\n";
 }
 
 }  // namespace

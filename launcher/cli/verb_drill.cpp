@@ -15,6 +15,7 @@
 #include "launcher/drill/report.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/config/load.hpp"
 #include "src/config/toml_document.hpp"
 
@@ -50,8 +51,7 @@ void print_faults_as_json() {
                     {"needs_spare", f.needs_spare},
                     {"seconds", f.seconds},
                     {"breaks", f.breaks}});
-  std::cout << fmt::format("{}\n",
-                           nlohmann::json{{"schema_version", 1}, {"faults", std::move(list)}}.dump(2));
+  std::cout << json_text(nlohmann::json{{"schema_version", 1}, {"faults", std::move(list)}}, 2) << "\n";
 }
 
 /// Why a fault cannot be injected, and what would help. `minipod`: its folder, or "".

@@ -92,7 +92,7 @@ std::string job_comment(const StatusFacts& f) {
   if (!s.attempts.empty() && s.attempts.back().ended_at && s.attempts.back().cause != "finished")
     out["cause"] = s.attempts.back().cause;
   if (s.outcome) out["exit_code"] = s.outcome->exit_code;
-  return out.dump(-1, ' ', true, json::error_handler_t::replace);
+  return json_text(out);
 }
 
 bool may_replace_comment(const std::string& comment) {

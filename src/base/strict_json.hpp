@@ -74,10 +74,11 @@ std::optional<T> typed(const Json& object, const char* key) {
   return std::nullopt;
 }
 
-/// As text; U+FFFD stands for what is not UTF-8.
+/// As text for standard output, in ASCII: all other characters are escaped, so a terminal obeys none of them
+/// and a reader gets them as they were. U+FFFD stands for what is not UTF-8.
 template <class Json>
 std::string json_text(const Json& json, int indent = -1) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+  return json.dump(indent, ' ', true, Json::error_handler_t::replace);
 }
 
 /// What is not the JSON that was asked for; what() says why.

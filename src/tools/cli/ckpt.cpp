@@ -17,6 +17,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/printable.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/base/units.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
 
@@ -162,9 +163,7 @@ Json json_in_full(const fs::path& path, const FilesManifest& m) {
   return json;
 }
 
-void print_json(const Json& json, std::ostream& out) {
-  out << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
-}
+void print_json(const Json& json, std::ostream& out) { out << json_text(json, 2) << '\n'; }
 
 void print_text(const fs::path& path, const Manifest& m, std::ostream& out) {
   out << fmt::format(

@@ -8,6 +8,7 @@
 #include "checkpoint/verify/diff.hpp"
 #include "src/base/error.hpp"
 #include "src/base/printable.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/tools/cli/ckpt.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
 
@@ -85,7 +86,7 @@ int ckpt_diff(const DiffOrder& order, std::ostream& out) {
       values[i] = checkpoint::diff_values(before, a, after, b, found.changed[i].name,
                                           bar("compare " + found.changed[i].name));
   if (order.json)
-    out << json_of(found, values).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    out << json_text(json_of(found, values), 2) << '\n';
   else
     print_text(found, values, out);
   return static_cast<int>(found.same_state() ? Exit::done : Exit::runtime);

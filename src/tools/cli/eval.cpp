@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "src/base/error.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
 #include "src/tools/cli/interrupt.hpp"
 #include "src/tools/cli/run_settings.hpp"
@@ -58,7 +59,7 @@ void print(const EvalOrder& order, const fs::path& path, const infer::Evaluation
                                  {"loss", loss.mean},      {"perplexity", perplexity},
                                  {"tokens", loss.tokens},  {"samples", loss.samples},
                                  {"sequence", e.sequence}, {"dtype", dtype}};
-  out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+  out << json_text(json, 2) << '\n';
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/printable.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/base/utf8.hpp"
 #include "src/tools/cli/interrupt.hpp"
 #include "src/tools/cli/writer.hpp"
@@ -81,7 +82,7 @@ class Printer {
     line["stop"] = infer::name_of(answer.stop);
     line["prompt_tokens"] = tokens_[number];
     line["tokens"] = answer.tokens;
-    return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json_text(line) + "\n";
   }
 
   const Writer& writer_;
