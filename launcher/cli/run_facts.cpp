@@ -7,6 +7,7 @@
 #include "slurm/reasons.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/run_lock.hpp"
 #include "src/config/shown.hpp"
 
 namespace holdfast::launcher {
@@ -42,7 +43,7 @@ JobFacts job_facts(const RunDir& run, const std::optional<Owner>& owner, slurm::
     if (!owner->local) return job_facts(owner->job, cluster.queued_job(*owner->job, std::chrono::seconds(5)));
     facts.local = fmt::format("process {} on {}", owner->pid, owner->host);
     facts.start = owner->since;
-    facts.live = local_run_lives(run);
+    facts.live = is_locked(run);
   } catch (const Error& error) {
     facts.unanswered = error.what();
   }

@@ -8,17 +8,14 @@
 // and a job does the reverse: when two start at once, at least one notices the other.
 #include "launcher/job/run_owner.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "launcher/supervise/journal.hpp"
 #include "slurm/batch_script.hpp"
@@ -26,6 +23,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/run_lock.hpp"
 #include "src/base/strict_json.hpp"
 
 namespace holdfast::launcher {
@@ -34,7 +32,6 @@ namespace {
 using nlohmann::json;
 using slurm::JobId;
 
-constexpr std::chrono::milliseconds lock_limit{200};
 constexpr double claim_s = 600;  ///< a claim without a job is dropped after so long
 
 Owner this_process() {
@@ -103,7 +100,7 @@ std::optional<Holder> live_holder(const RunDir& run, const Owner& owner, slurm::
                                     slurm::shown(slurm::cancel_argv(called(cluster, id))), id))};
   };
   if (owner.local) {
-    if (!local_run_lives(run)) return std::nullopt;
+    if (!is_locked(run)) return std::nullopt;
     return Holder{still_going_on(run, who_runs_locally(owner))};
   }
   try {
@@ -197,7 +194,7 @@ void acquire(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit
 /// A run without SLURM holds the lock as long as it lives, and checks for an owner after it has taken the
 /// lock. This is called when owner.json exists, so that one of the two notices the other.
 void refuse_bare_run(const RunDir& run, Exit refusal) {
-  if (!local_run_lives(run)) return;
+  if (!is_locked(run)) return;
   const Error error = still_going_on(run, "a process that SLURM does not know holds bare.lock");
   throw Error(refusal, error.problem(), error.why(), error.hint());
 }
@@ -253,12 +250,6 @@ void RunDirClaim::give_to(JobId job) {
   files::replace_atomically(run_.owner(), text_of(mine_));
 }
 
-bool local_run_lives(const RunDir& run) {
-  if (!files::exists_or_fail(run.bare_lock())) return false;
-  const files::Fd lock = files::open(run.bare_lock(), O_RDONLY);
-  return ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
-
 namespace {
 
 /// For a local run. Where SLURM is not installed, nobody knows whether the job lives.
@@ -277,14 +268,10 @@ void refuse_job_of(const RunDir& run, const Owner& owner, slurm::Cluster& slurm)
 }  // namespace
 
 JobId take_for_local_run(const RunDir& run, slurm::Cluster& slurm) {
-  static files::Fd lock;  // the kernel lets go of it when the process ends
-  lock = files::open(run.bare_lock(), O_RDWR | O_CREAT);
-  // A process that looks whether the run lives holds the lock for an instant.
-  for (const Deadline limit = Deadline::in(lock_limit); ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0;) {
-    if (errno != EWOULDBLOCK) throw system_error("cannot lock " + run.bare_lock().string(), errno);
-    if (limit.passed()) throw still_going_on(run, who_runs_locally(read_owner(run)));
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  static std::optional<files::Fd> lock;  // held until the process ends
+  lock.reset();
+  lock = lock_run(run);
+  if (!lock) throw still_going_on(run, who_runs_locally(read_owner(run)));
   Owner mine = this_process();
   mine.local = true;
   mine.job = static_cast<JobId>(mine.since);

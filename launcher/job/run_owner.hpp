@@ -52,8 +52,6 @@ class RunDirClaim {
 /// SLURM is asked only where the directory belongs to one of its jobs. Returns the number of the run's job:
 /// when it began, in Unix seconds, which is no job id of SLURM's; a run without an outcome keeps its number.
 slurm::JobId take_for_local_run(const RunDir& run, slurm::Cluster& slurm);
-/// Does a process hold the lock of runs without SLURM?
-bool local_run_lives(const RunDir& run);
 
 /// The jobs that use the run directory now, or will: the owner, and jobs of its script that wait. Throws
 /// Error.

@@ -1,10 +1,7 @@
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -15,6 +12,8 @@
 #include "checkpoint/index/retention.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/run_lock.hpp"
+#include "src/base/strict_json.hpp"
 #include "src/config/load.hpp"
 #include "src/tools/cli/ckpt_change.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
@@ -34,15 +33,15 @@ double changed_at(const fs::path& path) {
 
 /// Takes the lock of a bare run for as long as the result lives. Throws when a run may be alive: whether a
 /// job is, only SLURM knows, but a job that is over has written its result after it took the directory.
-files::Fd refuse_live_run(const RunDir& run, bool force) {
+std::optional<files::Fd> refuse_live_run(const RunDir& run, bool force) {
   const double owned = changed_at(run.owner()), over = changed_at(run.result());
   if (owned > 0 && over < owned && !force)
     throw Error(Exit::usage, fmt::format("a job owns {}", run.path.string()),
                 "there is an owner.json, and no result.json is newer",
                 "Wait for its end (holdfast status); or --force if that job does not run any more?");
-  if (changed_at(run.bare_lock()) == 0) return {};
-  files::Fd lock = files::open(run.bare_lock(), O_RDWR);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+  if (!files::exists_or_fail(run.bare_lock())) return {};
+  auto lock = lock_run(run);
+  if (!lock)
     throw Error(Exit::usage, fmt::format("a run is alive in {}", run.path.string()), "it holds bare.lock",
                 "Wait for its end?");
   return lock;
@@ -86,7 +85,7 @@ std::vector<std::string> remains_in(const fs::path& checkpoints,
 int ckpt_prune(const PruneOrder& order, std::ostream& out) {
   const fs::path folder = folder_of_many(order.path);
   const auto run = run_of(folder);
-  const files::Fd lock = run ? refuse_live_run(*run, order.force) : files::Fd();
+  const auto lock = run ? refuse_live_run(*run, order.force) : std::nullopt;
   const Retention retention = retention_of(order, run);
   const auto there = checkpoint::candidates(folder, std::max(retention.keep, retention.keep_files));
   const auto remains = remains_in(folder, there);
@@ -109,7 +108,7 @@ int ckpt_prune(const PruneOrder& order, std::ostream& out) {
                                            {"keep", retention.keep},
                                            {"keep_files", retention.keep_files},
                                            {"archive_h", retention.archive_h}};
-    out << report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+    out << json_text(report, 2) << '\n';
     return static_cast<int>(Exit::done);
   }
   const char* const verb = order.dry_run ? "would remove" : "removed";

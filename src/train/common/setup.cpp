@@ -1,13 +1,12 @@
 #include "src/train/common/setup.hpp"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
 
 #include <algorithm>
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/run_lock.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/shown.hpp"
 #include "src/control/secret.hpp"
@@ -19,9 +18,9 @@ namespace {
 /// One run at a time in a directory: the lock tells bare runs apart, the owner says that it is a job's. The
 /// lock comes first: a job writes its owner.json and then looks whether anybody holds the lock.
 void take_lock(const RunDir& dir) {
-  static files::Fd lock;  // held until the process ends; the kernel then lets go, however it ended
-  lock = files::open(dir.bare_lock(), O_RDWR | O_CREAT);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+  static std::optional<files::Fd> lock;  // held until the process ends
+  lock = lock_run(dir);
+  if (!lock)
     throw Error(
         Exit::usage,
         fmt::format("the run directory {} belongs to a run that is still going on", dir.path.string()),

@@ -11,6 +11,7 @@
 #include "launcher/supervise/journal.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/files.hpp"
+#include "src/base/run_lock.hpp"
 #include "tests/config/scratch.hpp"
 #include "tests/slurm/fake_cluster.hpp"
 
@@ -198,7 +199,7 @@ TEST_F(RunOwner, a_local_run_keeps_its_directory_while_it_lives) {
   EXPECT_GT(job, 1'000'000'000) << "no job id of SLURM's";
   EXPECT_TRUE(read_owner(run)->local);
   EXPECT_EQ(read_owner(run)->job, job);
-  EXPECT_TRUE(local_run_lives(run));
+  EXPECT_TRUE(is_locked(run));
   const auto submit = refusal_of([&] { RunDirClaim claim(run, cluster); });
   EXPECT_EQ(submit.exit, Exit::usage);
   EXPECT_THAT(submit.text, HasSubstr("runs it without SLURM"));
@@ -210,7 +211,7 @@ TEST_F(RunOwner, a_local_run_keeps_its_directory_while_it_lives) {
   test::Scratch elsewhere;
   const RunDir other{elsewhere.path()};
   (void)take_for_local_run(other, cluster);  // this process lets the first lock go
-  EXPECT_FALSE(local_run_lives(run));
+  EXPECT_FALSE(is_locked(run));
   EXPECT_EQ(take_for_local_run(run, cluster), job) << "the run has no outcome: the same job goes on";
   (void)take_for_local_run(other, cluster);
   RunDirClaim claim(run, cluster);
