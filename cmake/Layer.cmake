@@ -1,11 +1,18 @@
-# holdfast_layer(NAME SOURCES a.cpp b.cpp LINKS holdfast::base [PUBLIC_LINKS ...]): one folder, one static library.
-# Headers are included from the project root: "slurm/hostlist.hpp".
+# For what does not compute for long.
+set(holdfast_cold_options $<$<NOT:$<CONFIG:Debug>>:-O1>)
+
+# holdfast_layer(NAME SOURCES a.cpp b.cpp LINKS holdfast::base [PRIVATE_LINKS ...] [COLD]): one folder, one static library.
+# Headers are included from the project root: "slurm/hostlist.hpp". COLD: it does not compute for long, and is optimised
+# less: that takes two thirds of the time to compile.
 function(holdfast_layer name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   if(ARG_SOURCES)
     add_library(holdfast_${name} STATIC ${ARG_SOURCES})
     target_include_directories(holdfast_${name} PUBLIC ${PROJECT_SOURCE_DIR})
     target_link_libraries(holdfast_${name} PUBLIC ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS} holdfast_options)
+    if(ARG_COLD)
+      target_compile_options(holdfast_${name} PRIVATE ${holdfast_cold_options})
+    endif()
   else()
     add_library(holdfast_${name} INTERFACE)
     target_include_directories(holdfast_${name} INTERFACE ${PROJECT_SOURCE_DIR})
@@ -14,15 +21,13 @@ function(holdfast_layer name)
   add_library(holdfast::${name} ALIAS holdfast_${name})
 endfunction()
 
-# Tests are compiled for one run: what they test is optimised in full, they are not. That is a quarter of their time to compile.
-set(holdfast_test_options $<$<NOT:$<CONFIG:Debug>>:-O1>)
-
 # Sanitizers slow a test down, ThreadSanitizer up to fifteen times.
 set(holdfast_test_patience 1)
 if(HOLDFAST_SANITIZE)
   set(holdfast_test_patience 10)
 endif()
 
+# Tests are compiled for one run: what they test is optimised, they are not.
 # holdfast_test(NAME SOURCES ... LINKS ... LABELS unit [TIMEOUT S] [COST S]): one GoogleTest program; each case is its own ctest.
 # COST: about as long as its longest cases take. What has the highest begins first, so that no core is idle at the end.
 function(holdfast_test name)
@@ -36,7 +41,7 @@ function(holdfast_test name)
   math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * ${holdfast_test_patience}")
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} holdfast_options GTest::gmock GTest::gtest_main)
-  target_compile_options(${name} PRIVATE ${holdfast_test_options})
+  target_compile_options(${name} PRIVATE ${holdfast_cold_options})
   target_compile_definitions(${name} PRIVATE HOLDFAST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST})
 endfunction()
@@ -54,7 +59,7 @@ function(holdfast_mpi_test name)
   math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * ${holdfast_test_patience}")
   add_executable(${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} holdfast_options GTest::gmock GTest::gtest MPI::MPI_CXX)
-  target_compile_options(${name} PRIVATE ${holdfast_test_options})
+  target_compile_options(${name} PRIVATE ${holdfast_cold_options})
   target_compile_definitions(${name} PRIVATE HOLDFAST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   foreach(np IN LISTS ARG_NP)
     add_test(NAME ${name}.np${np} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${np} --oversubscribe --bind-to none
