@@ -13,6 +13,7 @@ src/nvml: src/base
 src/command_line: src/base
 src/config: src/base
 src/control: src/flight src/base
+src/snapshot: src/base
 slurm: src/base
 src/tensor: src/base
 src/kernels: src/tensor src/base
@@ -38,10 +39,10 @@ src/weights: checkpoint/exchange checkpoint/shards checkpoint/io checkpoint/inde
 src/preflight: src/weights checkpoint/index src/data src/config src/base
 src/train/common: src/comm src/control src/config src/base
 src/train/state: src/train/common checkpoint/index src/shard src/device src/comm src/config src/base
-src/train/local: src/train/state src/train/common checkpoint/index src/optim src/model src/shard src/device src/comm src/tensor src/control src/config src/base
+src/train/local: src/train/state src/train/common checkpoint/index src/optim src/model src/shard src/device src/comm src/tensor src/control src/config src/snapshot src/base
 src/train/engine: src/train/local src/train/state src/train/common src/weights checkpoint/index src/optim src/data src/model src/shard src/device src/comm src/kernels src/tensor src/control src/config src/base
 src/train/save: src/train/local src/train/state src/train/common checkpoint/shards checkpoint/index src/shard src/comm src/control src/config src/base
-src/train/restore: src/train/engine src/train/local src/train/state src/train/common src/preflight checkpoint/shards checkpoint/index src/shard src/comm src/config src/base
+src/train/restore: src/train/engine src/train/local src/train/state src/train/common src/preflight checkpoint/shards checkpoint/index src/shard src/comm src/config src/snapshot src/base
 src/train/loop: src/train/restore src/train/save src/train/engine src/train/local src/train/state src/train/common src/preflight checkpoint/index src/optim src/data src/device src/comm src/tensor src/control src/config src/flight src/base
 src/tools/text: src/data src/base
 src/tools/chat: src/tools/text src/base
@@ -52,7 +53,7 @@ launcher/plan: slurm src/config src/base
 launcher/diagnose: src/control src/base
 launcher/health: slurm src/control src/config src/nvml src/base
 launcher/record: src/base
-launcher/supervise: launcher/record launcher/diagnose launcher/plan src/control src/config src/flight src/base
+launcher/supervise: launcher/record launcher/diagnose launcher/plan src/control src/config src/snapshot src/flight src/base
 launcher/agent/signs: launcher/diagnose src/control src/config src/nvml src/base
 launcher/pmix: src/control src/base
 launcher/agent/mover: src/control src/base

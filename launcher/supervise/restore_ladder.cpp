@@ -3,40 +3,50 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+
+#include "src/base/as_size.hpp"
+#include "src/snapshot/choice.hpp"
 
 namespace holdfast::launcher {
+namespace {
 
+snapshot::PointId point_of(const StateName& name) { return {.step = name.step, .attempt = name.attempt}; }
+
+}  // namespace
+
+/// The whole state of a rank is one piece, and no two ranks have the same. Nodes are readers behind the
+/// ranks.
 std::optional<StateChoice> choose_state(const std::vector<Holding>& holdings,
                                         const std::vector<int>& placement, int ranks_per_node,
                                         std::int64_t at_least, const std::set<StateName>& refused,
                                         const std::set<int>& full) {
-  const int world = static_cast<int>(placement.size()) * ranks_per_node;
-  // Who has what: by state, newest first, and by rank.
-  std::map<StateName, std::map<int, std::vector<const Holding*>>, std::greater<>> states;
+  const int ranks = static_cast<int>(placement.size()) * ranks_per_node;
+  snapshot::RestoreWorld world{{}, {}, std::vector(as_size(ranks), std::vector<std::int64_t>{1})};
+  for (int rank = 0; rank < ranks; ++rank) {
+    world.node_of.push_back(placement[rank / ranks_per_node]);
+    world.kind_of.push_back(rank);
+  }
+  std::vector<snapshot::Offer> offers;
   for (const Holding& h : holdings) {
-    const StateName name{h.what.step, h.what.attempt};
-    if (h.what.world == world && h.what.rank < world && name.step >= at_least && !refused.contains(name))
-      states[name][h.what.rank].push_back(&h);
+    if (h.what.world != ranks || h.what.rank >= ranks) continue;
+    const auto known = std::find(world.node_of.begin() + ranks, world.node_of.end(), h.node);
+    const auto reader = static_cast<int>(known - world.node_of.begin());
+    if (known == world.node_of.end()) world.node_of.push_back(h.node);
+    // What lies on another node is as far away, whoever it was for.
+    const bool copy = h.what.copy || h.node != world.node_of[h.what.rank];
+    offers.push_back({reader, h.what.rank, copy, 0, point_of({h.what.step, h.what.attempt}), 0, {}});
   }
-  for (const auto& [name, of_ranks] : states) {
-    if (static_cast<int>(of_ranks.size()) != world) continue;
-    StateChoice choice{name, {}};
-    for (const auto& [rank, who] : of_ranks) {
-      const int node = placement[rank / ranks_per_node];
-      const bool own = std::any_of(who.begin(), who.end(),
-                                   [&](const Holding* h) { return h->node == node && !h->what.copy; });
-      if (own) continue;
-      // A copy that is on the node already costs the network nothing.
-      const auto here =
-          std::find_if(who.begin(), who.end(), [&](const Holding* h) { return h->node == node; });
-      choice.moves.push_back({rank, here == who.end() ? who.front()->node : node, node});
-    }
-    const bool fits = std::none_of(choice.moves.begin(), choice.moves.end(),
-                                   [&](const StateMove& move) { return full.contains(move.to); });
-    if (fits) return choice;
-  }
-  return std::nullopt;
+  const snapshot::SharedOffer checkpoint{point_of({at_least, -1}), {}};
+  snapshot::RestoreRules rules{.full = full};
+  for (const StateName& name : refused) rules.refused.insert(point_of(name));
+  const auto found = snapshot::choose(world, offers, {&checkpoint, 1}, rules);
+  if (!found.found || found.shared()) return std::nullopt;
+  StateChoice choice{{found.point.step, found.point.attempt}, {}};
+  for (int rank = 0; rank < ranks; ++rank)
+    if (!found.all_own(rank))
+      choice.moves.push_back(
+          {rank, world.node_of[offers[found.source(rank, 0).offer].reader], world.node_of[rank]});
+  return choice;
 }
 
 void RestoreLadder::has(int node, std::vector<control::SealedState> sealed) {

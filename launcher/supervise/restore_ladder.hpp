@@ -1,8 +1,8 @@
 #pragma once
 // From which state in the memory of nodes the next attempt starts: programs with the client keep it in
-// snapshot buffers (docs/protocol.md). Pure. The newest state that all ranks have comes first; where it
-// cannot be had the next older one, and at last none: then the program starts from what it has on shared
-// storage.
+// snapshot buffers (docs/protocol.md). Pure. The newest state that all ranks have comes first
+// (snapshot::choose); where it cannot be had the next older one, and at last none: then the program starts
+// from what it has on shared storage.
 #include <cstdint>
 #include <optional>
 #include <set>

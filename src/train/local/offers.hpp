@@ -13,10 +13,16 @@
 
 #include "checkpoint/index/local_file.hpp"
 #include "src/comm/communicator.hpp"
+#include "src/snapshot/choice.hpp"
 #include "src/train/local/local_identity.hpp"
-#include "src/train/local/offer.hpp"
 
 namespace holdfast::train {
+
+using snapshot::Level, snapshot::levels, snapshot::name_of, snapshot::Offer, snapshot::PieceSource,
+    snapshot::PointId, snapshot::RestoreChoice, snapshot::RestoreRules, snapshot::RestoreWorld,
+    snapshot::SharedOffer;
+
+PointId id_of(const checkpoint::RunPoint& point);
 
 /// The local files of a node, mapped when they are first needed. A file of another run, layout or size is as
 /// good as none.

@@ -1,7 +1,7 @@
 #pragma once
 // Where the run goes on: the newest point whose state is somewhere in full, and turns out to be the state
-// that was saved. See restore_choice.hpp for the order in which places are asked; what is damaged is named,
-// and had from the next.
+// that was saved. See src/snapshot/choice.hpp for the order in which places are asked; what is damaged is
+// named, and had from the next.
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -17,8 +17,8 @@
 #include "src/comm/communicator.hpp"
 #include "src/comm/peer_exchange.hpp"
 #include "src/train/local/local_identity.hpp"
+#include "src/train/local/offers.hpp"
 #include "src/train/local/snapshots.hpp"
-#include "src/train/restore/restore_choice.hpp"
 #include "src/train/state/state_views.hpp"
 
 namespace holdfast::train {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "src/train/local/offers.hpp"
 #include "src/train/local/snapshots.hpp"
-#include "src/train/restore/restore_choice.hpp"
 #include "src/train/state/state_views.hpp"
 
 namespace holdfast::train {

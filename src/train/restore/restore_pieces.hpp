@@ -1,5 +1,5 @@
 #pragma once
-// Filling a rank's state as was chosen (restore_choice.hpp): a round at a time, until nothing that was used
+// Filling a rank's state as was chosen (snapshot::choose): a round at a time, until nothing that was used
 // turned out to be bad. Every piece of a local file is checked against the digest that it was sealed with,
 // where it arrives.
 //

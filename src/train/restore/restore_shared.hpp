@@ -18,7 +18,7 @@
 #include "src/base/error.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/train/restore/restore_choice.hpp"
+#include "src/train/local/offers.hpp"
 
 namespace holdfast::train {
 

@@ -1,9 +1,9 @@
 // The choice of a restore: source by source, piece by piece, and never two points in one state.
-#include "src/train/restore/restore_choice.hpp"
+#include "src/snapshot/choice.hpp"
 
 #include <gmock/gmock.h>
 
-namespace holdfast::train {
+namespace holdfast::snapshot {
 namespace {
 
 using ::testing::ElementsAre;
@@ -185,4 +185,4 @@ TEST(RestoreChoice, AThousandRanksAreDecidedFast) {
 }
 
 }  // namespace
-}  // namespace holdfast::train
+}  // namespace holdfast::snapshot

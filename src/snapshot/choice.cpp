@@ -1,26 +1,24 @@
-#include "src/train/restore/restore_choice.hpp"
+#include "src/snapshot/choice.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <tuple>
 
-#include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 
-namespace holdfast::train {
+namespace holdfast::snapshot {
 namespace {
 
 /// Where the pieces of one point come from.
 class PointSources {
  public:
   PointSources(const RestoreWorld& world, std::span<const Offer> offers, std::span<const SharedOffer> shared,
-               const PointId& point, bool network)
+               const PointId& point, const RestoreRules& rules)
       : world_(world),
         offers_(offers),
-        network_(network),
+        rules_(rules),
         of_kind_(world.piece_bytes.size()),
         given_(world.node_of.size()) {
     for (std::size_t i = 0; i < offers.size(); ++i)
@@ -76,10 +74,11 @@ class PointSources {
   std::optional<PieceSource> nearest(int rank, int kind, int piece) const {
     std::optional<PieceSource> best;
     std::tuple<Level, bool, std::int64_t> best_cost;
+    const bool full = rules_.full.contains(world_.node_of[rank]);
     for (const int i : of_kind_[kind]) {
       const Offer& offer = offers_[i];
       const bool far = !same_node(offer, rank);
-      if (offer.bad.contains(piece) || (far && !network_)) continue;
+      if (offer.bad.contains(piece) || (far && !rules_.network) || (full && !is_own(offer, rank))) continue;
       const std::tuple cost(level_of(offer, rank), far, given_[offer.reader]);
       if (!best || cost < best_cost) {
         best = PieceSource{std::get<0>(cost), i};
@@ -110,7 +109,7 @@ class PointSources {
 
   const RestoreWorld& world_;
   std::span<const Offer> offers_;
-  const bool network_;
+  const RestoreRules& rules_;
   std::vector<std::vector<int>> of_kind_;  ///< offers of this point
   std::optional<int> shared_;
   const std::set<std::pair<int, int>>* shared_bad_ = nullptr;
@@ -145,16 +144,16 @@ std::optional<int> RestoreChoice::shared() const {
 
 RestoreChoice choose(const RestoreWorld& world, std::span<const Offer> offers,
                      std::span<const SharedOffer> shared, const RestoreRules& rules) {
-  expects(world.node_of.size() == world.kind_of.size(), "every rank has a node and a kind");
+  expects(world.node_of.size() >= world.kind_of.size(), "every rank has a node and a kind");
   std::set<PointId, std::greater<>> points;
   for (const Offer& offer : offers) points.insert(offer.point);
   for (const SharedOffer& offer : shared) points.insert(offer.point);
   RestoreChoice out;
   for (const PointId& point : points) {
     if (rules.refused.contains(point)) continue;
-    PointSources sources(world, offers, shared, point, rules.network);
+    PointSources sources(world, offers, shared, point, rules);
     auto why = sources.contradiction();
-    out.of_rank.assign(world.node_of.size(), {});
+    out.of_rank.assign(world.kind_of.size(), {});
     for (std::size_t rank = 0; rank < out.of_rank.size() && !why; ++rank)
       if (auto none = sources.place(static_cast<int>(rank), out.of_rank[rank]))
         why = "is not whole: " + *none;
@@ -169,4 +168,4 @@ RestoreChoice choose(const RestoreWorld& world, std::span<const Offer> offers,
   return out;
 }
 
-}  // namespace holdfast::train
+}  // namespace holdfast::snapshot
