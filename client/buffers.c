@@ -15,33 +15,29 @@
 #include <unistd.h>
 
 #include "crc32.h"
-
-enum { name_bytes = 64, most_buffers = 256, seal_bytes = 64 << 10 };
+#include "seal.h"
 
 struct buffer {
-  char name[name_bytes + 1];
+  char name[hfc_name_bytes + 1];
   size_t bytes; /* as it was asked for last */
   int asked;    /* since the last seal */
   void* at[2];  /* of each generation; NULL: not mapped */
   size_t mapped[2];
 };
 
-struct seal {
-  int64_t step;
-  int attempt, world;
-  char* buffers; /* the lines of its buffers, NUL-terminated; free() */
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   char folder[PATH_MAX - 128];
   struct hfc_place_of_buffers place;
-  struct buffer buffers[most_buffers];
+  struct buffer buffers[hfc_most_buffers];
   int count;
   int newest;        /* the generation that is not written next */
   int writing;       /* the seal of the other one is gone, and its folder is locked by ... */
   int held;          /* ... this descriptor */
   int64_t silent_at; /* copied_step() said this when a wait for more was in vain */
+  /* The seal that was read or written last, and its text: too large for the stacks of some threads. */
+  struct hfc_seal seal;
+  char text[hfc_seal_bytes];
 } own = {.held = -1, .silent_at = INT64_MIN};
 
 static int64_t now_ms(void) {
@@ -62,52 +58,24 @@ static int refuse(char* why, size_t size, const char* what, int error) {
   return 0;
 }
 
-static int good_name(const char* name) {
-  static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-  const size_t length = name ? strlen(name) : 0;
-  return length > 0 && length <= name_bytes && *name != '.' && strspn(name, allowed) == length;
-}
-
 /* 0: there is none, or it is damaged. */
-static int read_seal(int generation, struct seal* out) {
-  char path[PATH_MAX], *text = malloc(seal_bytes + 1), *end;
-  unsigned crc;
-  long long step;
-  int used = 0, sound = 0;
-  out->buffers = NULL;
+static int read_seal(int generation) {
+  char path[PATH_MAX];
   path_of(generation, "seal", "", path);
-  FILE* file = text ? fopen(path, "re") : NULL;
-  const size_t length = file ? fread(text, 1, seal_bytes, file) : 0;
+  FILE* file = fopen(path, "re");
+  const size_t length = file ? fread(own.text, 1, sizeof own.text - 1, file) : 0;
   if (file) fclose(file);
-  if (text) text[length] = '\0';
-  if (length > 0 && (end = strstr(text, "\nend ")) && sscanf(end + 1, "end %8x", &crc) == 1 &&
-      hfc_crc32(0, text, (size_t)(end + 1 - text)) == crc) {
-    end[1] = '\0';
-    if (sscanf(text, "holdfast seal 1\nstep %lld\nattempt %d\nworld %d\n%n", &step, &out->attempt,
-               &out->world, &used) == 3 &&
-        used > 0) {
-      out->step = step;
-      out->buffers = strdup(text + used);
-      sound = out->buffers != NULL;
-    }
-  }
-  free(text);
-  return sound;
+  own.text[length] = '\0';
+  return hfc_seal_read(own.text, &own.seal);
 }
 
 static int is_sealed_as(int generation, int64_t step, int attempt) {
-  struct seal seal;
-  const int there = read_seal(generation, &seal);
-  free(seal.buffers);
-  return there && seal.step == step && seal.attempt == attempt;
+  return read_seal(generation) && own.seal.step == step && own.seal.attempt == attempt;
 }
 
 /* Greater is newer; -1: nothing. */
 static int64_t age_of(int generation) {
-  struct seal seal;
-  if (!read_seal(generation, &seal)) return -1;
-  free(seal.buffers);
-  return (int64_t)seal.attempt << 40 | seal.step;
+  return read_seal(generation) ? (int64_t)own.seal.attempt << 40 | own.seal.step : -1;
 }
 
 void hfc_buffers_open(const struct hfc_place_of_buffers* place) {
@@ -198,14 +166,14 @@ static void* buffer_of(const char* name, size_t bytes, char* why, size_t size) {
     return refuse(why, size, "the agent gives this rank no memory of its node. Is checkpoint.local \"none\"?",
                   0),
            NULL;
-  if (!good_name(name))
+  if (!hfc_is_buffer_name(name))
     return refuse(why, size, "a name has 1 to 64 letters, digits, '.', '_' and '-', and begins with no '.'",
                   0),
            NULL;
   if (bytes == 0) return refuse(why, size, "it has no bytes", 0), NULL;
   if (!fits(name, bytes, why, size)) return NULL;
   struct buffer* buffer = find(name);
-  if (!buffer && own.count == most_buffers) return refuse(why, size, "there are 256 already", 0), NULL;
+  if (!buffer && own.count == hfc_most_buffers) return refuse(why, size, "there are 256 already", 0), NULL;
   if (!begin_to_write(why, size)) return NULL;
   const int generation = !own.newest;
   if (buffer && buffer->at[generation] && buffer->mapped[generation] != bytes) {
@@ -233,9 +201,8 @@ static int by_name(const void* a, const void* b) {
 
 static int seal_at(int64_t step, char* why, size_t size) {
   const int generation = !own.newest;
-  struct buffer* sorted[most_buffers];
-  char path[PATH_MAX], aside[PATH_MAX], *text;
-  int length;
+  struct buffer* sorted[hfc_most_buffers];
+  char path[PATH_MAX], aside[PATH_MAX];
   if (!own.writing) return refuse(why, size, "no buffer has been written since the last seal", 0);
   if (step < 0) return refuse(why, size, "a step is not negative", 0);
   for (int i = 0; i < own.count; ++i) {
@@ -245,24 +212,25 @@ static int seal_at(int64_t step, char* why, size_t size) {
       return 0;
     }
   }
+  own.seal.step = step;
+  own.seal.attempt = own.place.attempt;
+  own.seal.world = own.place.world;
+  own.seal.count = own.count;
+  own.seal.note = NULL;
   qsort(sorted, (size_t)own.count, sizeof *sorted, by_name);
-  text = malloc(seal_bytes);
-  if (!text) return refuse(why, size, "no memory is left", 0);
-  length = snprintf(text, seal_bytes, "holdfast seal 1\nstep %lld\nattempt %d\nworld %d\n", (long long)step,
-                    own.place.attempt, own.place.world);
-  for (int i = 0; i < own.count; ++i)
-    length += snprintf(text + length, seal_bytes - (size_t)length, "buffer %s %llu %08x\n", sorted[i]->name,
-                       (unsigned long long)sorted[i]->bytes,
-                       hfc_crc32(0, sorted[i]->at[generation], sorted[i]->bytes));
-  length +=
-      snprintf(text + length, seal_bytes - (size_t)length, "end %08x\n", hfc_crc32(0, text, (size_t)length));
+  for (int i = 0; i < own.count; ++i) {
+    struct hfc_sealed_buffer* const line = &own.seal.buffers[i];
+    strcpy(line->name, sorted[i]->name);
+    line->bytes = (int64_t)sorted[i]->bytes;
+    line->crc = hfc_crc32(0, sorted[i]->at[generation], sorted[i]->bytes);
+  }
+  const size_t length = hfc_seal_write(&own.seal, own.text, sizeof own.text);
   path_of(generation, "seal", ".new", aside);
   path_of(generation, "seal", "", path);
   const int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  const int whole = fd >= 0 && write(fd, text, (size_t)length) == length;
+  const int whole = fd >= 0 && write(fd, own.text, length) == (ssize_t)length;
   int error = whole ? 0 : errno ? errno : ENOSPC;
   if (fd >= 0) close(fd);
-  free(text);
   if (!error && rename(aside, path) != 0) error = errno;
   if (error) return refuse(why, size, "its seal cannot be written", error);
   unlock_generation();
@@ -306,44 +274,34 @@ void hfc_wait_for_copy(int64_t step) {
           (long long)step, own.place.patience_ms / 1000);
 }
 
-/* "buffer NAME BYTES CRC" of the seal. */
-static int find_line(const char* lines, const char* name, size_t* bytes, unsigned* crc) {
-  char found[name_bytes + 1];
-  unsigned long long count;
-  for (; lines && *lines; lines = strchr(lines, '\n'), lines += lines != NULL)
-    if (sscanf(lines, "buffer %64s %llu %8x", found, &count, crc) == 3 && strcmp(found, name) == 0)
-      return *bytes = (size_t)count, 1;
-  return 0;
-}
-
-static const void* map_sealed(int generation, const char* name, size_t bytes, unsigned crc) {
+static const void* map_sealed(int generation, const struct hfc_sealed_buffer* what) {
   char path[PATH_MAX];
   struct stat facts;
-  path_of(generation, name, ".buffer", path);
+  const size_t bytes = (size_t)what->bytes;
+  path_of(generation, what->name, ".buffer", path);
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   void* at = MAP_FAILED;
   if (fd >= 0 && fstat(fd, &facts) == 0 && (uint64_t)facts.st_size == bytes)
     at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (fd >= 0) close(fd);
   if (at == MAP_FAILED) return NULL;
-  if (hfc_crc32(0, at, bytes) == crc) return at;
+  if (hfc_crc32(0, at, bytes) == what->crc) return at;
   munmap(at, bytes);
   return NULL;
 }
 
 static const void* load(const char* name, size_t* bytes, char* why, size_t size) {
-  struct seal seal;
-  unsigned crc;
+  const struct hfc_sealed_buffer* what = NULL;
   if (own.place.sealed_step < 0)
     return refuse(why, size, "this attempt does not start from buffers", 0), NULL;
-  if (!good_name(name)) return refuse(why, size, "no buffer has such a name", 0), NULL;
-  if (!is_sealed_as(own.newest, own.place.sealed_step, own.place.sealed_attempt) ||
-      !read_seal(own.newest, &seal))
+  if (!hfc_is_buffer_name(name)) return refuse(why, size, "no buffer has such a name", 0), NULL;
+  if (!is_sealed_as(own.newest, own.place.sealed_step, own.place.sealed_attempt))
     return refuse(why, size, "the state from which this attempt starts is not here any more", 0), NULL;
-  const int known = find_line(seal.buffers, name, bytes, &crc);
-  free(seal.buffers);
-  if (!known) return refuse(why, size, "it is not among the sealed ones", 0), NULL;
-  const void* at = map_sealed(own.newest, name, *bytes, crc);
+  for (int i = 0; i < own.seal.count; ++i)
+    if (strcmp(own.seal.buffers[i].name, name) == 0) what = &own.seal.buffers[i];
+  if (!what) return refuse(why, size, "it is not among the sealed ones", 0), NULL;
+  *bytes = (size_t)what->bytes;
+  const void* at = map_sealed(own.newest, what);
   if (at) return at;
   char path[PATH_MAX];
   path_of(own.newest, "seal", "", path);

@@ -6,6 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # folder: what it may include. A row names only rows above it, so nothing can turn round.
 table='
+client:
 src/base:
 src/bundle: src/base
 src/flight: src/base
@@ -13,7 +14,7 @@ src/nvml: src/base
 src/command_line: src/base
 src/config: src/base
 src/control: src/flight src/base
-src/snapshot: src/base
+src/snapshot: client src/base
 slurm: src/base
 src/tensor: src/base
 src/kernels: src/tensor src/base
@@ -30,7 +31,7 @@ src/shard: src/comm src/kernels src/tensor src/config src/base
 src/model: src/kernels src/tensor src/config src/base
 src/data: src/base
 src/optim: src/shard src/comm src/kernels src/tensor src/config src/base
-checkpoint/index: src/base
+checkpoint/index: src/snapshot src/base
 checkpoint/io: checkpoint/index src/base
 checkpoint/shards: checkpoint/io checkpoint/index src/base
 checkpoint/verify: checkpoint/shards checkpoint/io checkpoint/index src/base
@@ -48,7 +49,7 @@ src/tools/text: src/data src/base
 src/tools/chat: src/tools/text src/base
 src/tools/corpus: src/tools/chat src/tools/text src/data src/base
 src/tools/infer: src/tools/text checkpoint/index src/data src/model src/kernels src/tensor src/config src/base
-src/tools/cli: slurm src/command_line src/tools/infer src/tools/corpus src/tools/chat src/tools/text src/weights checkpoint/exchange checkpoint/verify checkpoint/io checkpoint/index src/data src/kernels src/control src/config src/base
+src/tools/cli: slurm src/command_line src/tools/infer src/tools/corpus src/tools/chat src/tools/text src/weights checkpoint/exchange checkpoint/verify checkpoint/io checkpoint/index src/data src/kernels src/control src/config src/snapshot src/base
 launcher/plan: slurm src/config src/base
 launcher/diagnose: src/control src/base
 launcher/health: slurm src/control src/config src/nvml src/base
@@ -56,7 +57,7 @@ launcher/record: src/base
 launcher/supervise: launcher/record launcher/diagnose launcher/plan src/control src/config src/snapshot src/flight src/base
 launcher/agent/signs: launcher/diagnose src/control src/config src/nvml src/base
 launcher/pmix: src/control src/base
-launcher/agent/mover: src/control src/base
+launcher/agent/mover: src/control src/snapshot src/base
 launcher/agent/ranks: launcher/pmix launcher/supervise src/nvml src/control src/config src/flight src/base
 launcher/agent/leader: launcher/agent/ranks launcher/supervise launcher/diagnose launcher/record slurm checkpoint/index src/control src/config src/base
 launcher/agent/daemon: launcher/pmix launcher/agent/leader launcher/agent/mover launcher/agent/ranks launcher/agent/signs launcher/supervise slurm src/control src/config src/base

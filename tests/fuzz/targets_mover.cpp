@@ -20,14 +20,14 @@
 namespace holdfast::fuzz {
 
 using namespace control;
-using launcher::Seal;
+using snapshot::Seal;
 
 namespace {
 
 void try_seal_text(const std::string& text) {
-  const auto seal = launcher::seal_of(text);
+  const auto seal = snapshot::seal_of(text);
   if (!seal) return;
-  expects(launcher::seal_of(launcher::to_text(*seal)) == seal,
+  expects(snapshot::seal_of(snapshot::to_text(*seal)) == seal,
           "what is accepted is written and accepted again");
   std::set<std::string> names;
   for (const Seal::Buffer& buffer : seal->buffers) {
@@ -138,9 +138,9 @@ void meet_mover(std::string_view bytes, const Key& secret, bool genuine) {
 void try_seal(std::string_view bytes) {
   const std::string text(bytes), body = text.substr(0, text.rfind("end "));
   try_seal_text(text);
-  try_seal_text(body + fmt::format("end {:08x}\n", launcher::crc32_of(0, body.data(), body.size())));
-  if (const auto of = launcher::folder_called(bytes)) {
-    expects(launcher::folder_name(of->first, of->second) == bytes, "a folder's name comes back");
+  try_seal_text(body + fmt::format("end {:08x}\n", snapshot::crc32_of(0, body.data(), body.size())));
+  if (const auto of = snapshot::folder_called(bytes)) {
+    expects(snapshot::folder_name(of->first, of->second) == bytes, "a folder's name comes back");
     std::string why;
     const Cleared told{1, 0, 0, {{of->first, 1, 1, 1, of->second}}};
     expects(decode(encode(told), why).has_value(), "what lies there can be told the leader");

@@ -76,7 +76,7 @@ void IncomingState::take(control::BulkStream& stream) {
   for (std::size_t i = 0; i < open_.size(); ++i) {
     std::uint32_t crc = 0;
     stream.receive_bytes(open_[i].get(), seal_.buffers[i].bytes, [&](std::span<const std::byte> part) {
-      crc = crc32_of(crc, part.data(), part.size());
+      crc = snapshot::crc32_of(crc, part.data(), part.size());
     });
     if (crc != seal_.buffers[i].crc)
       throw not_moved(fmt::format("the checksum of {} does not hold", seal_.buffers[i].name));

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr control::Range rank_bounds{0, max_seal_rank}, step_bounds{-1, max_seal_step},
+constexpr control::Range rank_bounds{0, hfc_most_ranks}, step_bounds{-1, HFC_MOST_STEP},
     attempt_bounds{0, INT32_MAX};
 constexpr control::Words reason{4096};
 
@@ -36,8 +36,8 @@ auto read_object(std::string_view text, Read read) {
 
 Seal seal_in(FieldReader& field) {
   std::string text;
-  field("seal", text, control::Text{max_seal_bytes});
-  const auto seal = seal_of(text);
+  field("seal", text, control::Text{hfc_seal_bytes});
+  const auto seal = snapshot::seal_of(text);
   if (!seal) throw unreadable("its seal is not valid");
   return *seal;
 }

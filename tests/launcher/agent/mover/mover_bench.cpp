@@ -76,7 +76,7 @@ int rate(const fs::path& under, std::int64_t mib, int rounds, int ranks) {
   Pair movers(under);
   movers.begin(ranks);
   const std::string content(as_size(mib << 20), 'x');
-  const std::uint32_t crc = crc32_of(0, content.data(), content.size());
+  const std::uint32_t crc = snapshot::crc32_of(0, content.data(), content.size());
   std::vector<double> wall, processor;
   for (int step = 0; step < rounds + warm_up; ++step) {
     for (int rank = 0; rank < ranks; ++rank) {

@@ -50,8 +50,10 @@ Seal sealed_by_rank(const MoverNode& node, int rank, int generation, std::int64_
   const fs::path at = node.generation(rank, false, generation);
   fs::create_directories(at);
   std::ofstream(at / "model.buffer", std::ios::binary) << content;
-  const Seal seal{
-      step, attempt, 8, {{"model", std::ssize(content), crc32_of(0, content.data(), content.size())}}};
+  const Seal seal{step,
+                  attempt,
+                  8,
+                  {{"model", std::ssize(content), snapshot::crc32_of(0, content.data(), content.size())}}};
   files::replace_atomically(at / "seal", to_text(seal));
   return seal;
 }
@@ -309,7 +311,8 @@ TEST(MoverInLittleMemory, ARankIsToldWithoutNewMemory) {
 TEST_F(MoverTest, ACopyFromANodeThatIsLostDoesNotHoldUpTheNextOne) {
   // It has begun to send, and says no more.
   const std::string content = "never sent";
-  const Seal seal{12, 2, 8, {{"model", std::ssize(content), crc32_of(0, content.data(), content.size())}}};
+  const Seal seal{
+      12, 2, 8, {{"model", std::ssize(content), snapshot::crc32_of(0, content.data(), content.size())}}};
   control::BulkStream lost(control::connect_to({"127.0.0.1"}, b.mover->port()), control::Session::End::client,
                            mover_key(secret));
   lost.send(to_text(PutRequest{3, seal, -1, 0}));
