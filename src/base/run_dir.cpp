@@ -22,10 +22,6 @@ std::optional<int> take_number(std::string_view& text) {
 
 }  // namespace
 
-std::string local_level_file(int rank, bool copy) {
-  return fmt::format("rank-{:05}.{}", rank, copy ? "copy" : "own");
-}
-
 std::string flight_record_file(int attempt, int rank) {
   return fmt::format("{}{}.{}", flight_prefix, attempt, rank);
 }

@@ -51,8 +51,6 @@ struct RunDir {
 
 /// The memory of a node, where every user can write.
 constexpr const char* node_memory = "/dev/shm";
-/// In the local level: "rank-00007.own" and, on its partner's node, "rank-00007.copy".
-std::string local_level_file(int rank, bool copy);
 /// Where a rank's collectives are recorded: in the scratch folder of its agent.
 std::string flight_record_file(int attempt, int rank);
 /// The attempt of a flight record, by the name of its file; nothing for any other name.

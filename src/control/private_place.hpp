@@ -27,8 +27,7 @@ struct PrivatePlace {
 std::string scratch_stem();
 /// The scratch folder of a run's agents, in the memory of a node. Its path has no spaces.
 PrivatePlace scratch_place(const RunDir& run);
-/// The local level of a run. `local`: checkpoint.local, not "none"; "auto": the memory of the node. In it,
-/// "rank-00007.own" and, on its partner's node, "rank-00007.copy".
+/// The local level of a run. `local`: checkpoint.local, not "none"; "auto": the memory of the node.
 PrivatePlace local_level_place(const RunDir& run, const std::filesystem::path& local);
 /// Is this what a folder of local_level_place() may be called?
 bool is_called_local_level(const std::filesystem::path& folder);

@@ -13,11 +13,12 @@
 
 #include "checkpoint/index/commit_record.hpp"
 #include "checkpoint/index/files_check.hpp"
-#include "checkpoint/index/local_file.hpp"
 #include "checkpoint/index/retention.hpp"
+#include "checkpoint/index/state_folder.hpp"
 #include "src/base/files.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/control/private_place.hpp"
+#include "src/snapshot/seal.hpp"
 #include "src/tools/cli/ckpt_change.hpp"
 #include "tests/checkpoint/fixture.hpp"
 
@@ -275,11 +276,12 @@ TEST_F(CkptTool, tellsWhatLiesInTheLocalLevel) {
   const fs::path level = control::make_private(control::local_level_place({run}, local),
                                                control::read_secret(RunDir{run}.secret()));
   for (const int rank : {0, 1}) {
-    LocalFile file(level / local_level_file(rank, rank == 1), LocalIdentity{1, 2, rank, 2}, 4096, 2, false);
+    StateFolder file(level / snapshot::folder_name(rank, rank == 1), LocalIdentity{1, 2, rank, 2}, 4096, 2,
+                     false);
     file.seal(0, {{10, 100, 10, "", ""}, {1}});
     if (rank == 0) file.seal(1, {{11, 110, 11, "", ""}, {1}});
   }
-  write_file(level / "rank-00002.own", "not one");
+  write_file(level / "rank-00002", "not one");
   const auto [code, text] = output_of([&](auto& out) { return tool::ckpt_ls(run, false, out); });
   EXPECT_EQ(code, 0);
   EXPECT_THAT(text, AllOf(HasSubstr("     0   own    4.00 KiB  10, 11\n"),

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "checkpoint/index/local_file.hpp"
+#include "checkpoint/index/state_folder.hpp"
 #include "src/base/error.hpp"
 #include "src/cuda/device/cuda_device.hpp"
 #include "tests/cuda/sim/reference_attention.hpp"

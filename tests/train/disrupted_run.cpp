@@ -4,6 +4,7 @@
 
 #include "src/base/as_size.hpp"
 #include "src/base/run_dir.hpp"
+#include "src/snapshot/seal.hpp"
 
 namespace holdfast::train::testing {
 namespace {
@@ -63,7 +64,7 @@ LocalRun DisruptedRun::local_run(int rank) const {
 }
 
 fs::path DisruptedRun::file(int node, int of, bool copy) const {
-  return folder(node) / local_level_file(of, copy);
+  return folder(node) / snapshot::folder_name(of, copy);
 }
 
 std::vector<int> DisruptedRun::pieces_of_writer(int writer) const {
@@ -86,7 +87,7 @@ std::int64_t DisruptedRun::state_bytes() const {
   return sum;
 }
 
-checkpoint::LocalFile DisruptedRun::open(int node, int of, bool copy, std::uint64_t run) const {
+checkpoint::StateFolder DisruptedRun::open(int node, int of, bool copy, std::uint64_t run) const {
   fs::create_directories(folder(node).parent_path());
   auto identity = local_identity_of(local_run(of), of);
   if (run != 0) identity.run = run;
@@ -96,7 +97,7 @@ checkpoint::LocalFile DisruptedRun::open(int node, int of, bool copy, std::uint6
 
 void DisruptedRun::snapshot(int node, int of, bool copy, int buffer, std::int64_t step,
                             std::uint64_t run) const {
-  checkpoint::LocalFile local = open(node, of, copy, run);
+  checkpoint::StateFolder local = open(node, of, copy, run);
   const checkpoint::State view = buffer_view_of(local_run(of), of, local.buffer(buffer).data());
   checkpoint::testing::Whole truth(tensors_, step);
   const checkpoint::State from = truth.view(spans_[of]);
@@ -113,7 +114,7 @@ void DisruptedRun::save(std::int64_t step) const {
 }
 
 void DisruptedRun::flip(int node, int of, bool copy, int buffer, int piece, std::uint64_t bit) const {
-  const checkpoint::LocalFile local = open(node, of, copy);
+  const checkpoint::StateFolder local = open(node, of, copy);
   const auto view = buffer_view_of(local_run(of), of, local.buffer(buffer).data());
   const auto& p = view.pieces[piece];
   bit %= 8 * static_cast<std::uint64_t>(checkpoint::bytes_of(p.span(), tensors_));

@@ -1,5 +1,5 @@
 #pragma once
-// A run of a few ranks that never trained: its state at any step is known, its local files and checkpoints
+// A run of a few ranks that never trained: its state at any step is known, its snapshots and checkpoints
 // are real, and so is everything that restores it. Ranks are threads, nodes are folders.
 #include <filesystem>
 #include <optional>
@@ -79,7 +79,7 @@ class DisruptedRun {
  private:
   shard::Mesh mesh_of(int rank) const;
   LocalRun local_run(int rank) const;
-  checkpoint::LocalFile open(int node, int of, bool copy, std::uint64_t run = 0) const;
+  checkpoint::StateFolder open(int node, int of, bool copy, std::uint64_t run = 0) const;
   RankAfter restart_rank(int rank, int node, const RestartOptions& options, comm::Communicator& world,
                          tests::FakeNetwork& network) const;
   bool holds(const checkpoint::State& held, std::int64_t step) const;

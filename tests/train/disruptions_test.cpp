@@ -178,7 +178,7 @@ class Case {
     switch (below(7)) {
       case 0:
         story_ << " erased;";
-        fs::remove(path);
+        fs::remove_all(path);
         model_.files.erase(model_.files.begin() + i);
         return;
       case 1:
@@ -187,9 +187,10 @@ class Case {
         file.buffers[buffer] = {};
         return;
       case 2:
-        story_ << " with a bad head;";
-        checkpoint::testing::flip_bit(path, static_cast<std::uint64_t>(below(8 * 64)));
-        model_.files.erase(model_.files.begin() + i);
+        story_ << " with a bad seal of " << buffer << ";";
+        checkpoint::testing::flip_bit(path / std::to_string(buffer) / "seal",
+                                      static_cast<std::uint64_t>(below(8 * 64)));
+        file.buffers[buffer] = {};
         return;
       case 3:
         story_ << " replaced by one of another run;";

@@ -8,12 +8,13 @@
 #include <regex>
 #include <thread>
 
-#include "checkpoint/index/local_file.hpp"
 #include "checkpoint/index/manifest.hpp"
+#include "checkpoint/index/state_folder.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/config/load.hpp"
 #include "src/control/private_place.hpp"
 #include "src/shard/mesh.hpp"
+#include "src/snapshot/seal.hpp"
 #include "src/train/local/local_identity.hpp"
 #include "tests/train/training_fixture.hpp"
 
@@ -89,11 +90,12 @@ TEST_F(LocalTraining, ARunThatLosesAReplicaGoesOnFromSnapshotsWithTheSameBits) {
       EXPECT_NE(cut.err.find("training resumes from snapshots of step"), std::string::npos) << cut.err;
     }
     const auto folder = local_level("run");
-    EXPECT_EQ(std::filesystem::exists(folder / local_level_file(5, false)), world == 6);
+    EXPECT_EQ(std::filesystem::exists(folder / snapshot::folder_name(5, false)), world == 6);
   }
   // What was on the nodes of the replica that is gone is enough, too.
   const auto folder = local_level("run");
-  for (const int rank : {0, 1, 2, 3}) std::filesystem::remove(folder / local_level_file(rank, false));
+  for (const int rank : {0, 1, 2, 3})
+    std::filesystem::remove_all(folder / snapshot::folder_name(rank, false));
   const Finished rest = train(4, "run", sets);
   ASSERT_EQ(rest.status, 0) << rest.err;
   EXPECT_NE(rest.err.find("training resumes from snapshots of step"), std::string::npos) << rest.err;
@@ -213,7 +215,10 @@ TEST_F(LocalTraining, AKilledRunLeavesACommonStepAndGoesOnFromThere) {
         shard::mesh_of(config::Strategy::full_shard, 0, world, world, 0), "", "");
     std::map<std::int64_t, int> ranks_with;
     for (int rank = 0; rank < world; ++rank) {
-      const auto file = checkpoint::LocalFile::find(folder / local_level_file(rank, false));
+      const auto at = folder / snapshot::folder_name(rank, false);
+      const auto outline = checkpoint::outline_of(at);
+      ASSERT_TRUE(outline && outline->identity) << rank;
+      const auto file = checkpoint::StateFolder::find(at, *outline->identity, outline->buffer_bytes);
       ASSERT_TRUE(file) << rank;
       for (int buffer = 0; buffer < file->buffers(); ++buffer)
         if (const auto what = file->sealed(buffer)) {

@@ -52,8 +52,8 @@ std::optional<LocalHold> local_hold_of(const fs::path& step_dir, std::int64_t st
   for (const LocalCopy& copy : local->files)
     for (const auto& sealed : copy.outline.buffers)
       if (sealed && sealed->point.step == step) {
-        hold.ranks.insert(copy.outline.identity.rank);
-        hold.world = copy.outline.identity.world;
+        hold.ranks.insert(copy.rank);
+        hold.world = copy.world();
       }
   if (hold.ranks.empty()) return {};
   return hold;
@@ -82,9 +82,9 @@ Json local_json(const LocalFolder& local) {
       if (sealed) buffer["step"] = sealed->point.step, buffer["tokens"] = sealed->point.tokens;
       buffers.push_back(buffer);
     }
-    files.push_back({{"file", copy.file},
-                     {"rank", copy.outline.identity.rank},
-                     {"world", copy.outline.identity.world},
+    files.push_back({{"file", copy.folder},
+                     {"rank", copy.rank},
+                     {"world", copy.world()},
                      {"kind", copy.copy ? "copy" : "own"},
                      {"buffer_bytes", copy.outline.buffer_bytes},
                      {"buffers", buffers}});
@@ -99,7 +99,7 @@ void print_local(const LocalFolder& local, std::ostream& out) {
     std::set<std::int64_t> steps;
     for (const auto& sealed : copy.outline.buffers)
       if (sealed) steps.insert(sealed->point.step);
-    out << fmt::format("{:>6}  {:>4}  {:>10}  {}\n", copy.outline.identity.rank, copy.copy ? "copy" : "own",
+    out << fmt::format("{:>6}  {:>4}  {:>10}  {}\n", copy.rank, copy.copy ? "copy" : "own",
                        size_text(copy.outline.buffer_bytes),
                        steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", ")));
   }

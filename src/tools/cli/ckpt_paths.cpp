@@ -17,6 +17,7 @@
 #include "src/base/units.hpp"
 #include "src/config/load.hpp"
 #include "src/control/private_place.hpp"
+#include "src/snapshot/seal.hpp"
 #include "src/tools/cli/interrupt.hpp"
 #include "src/tools/cli/progress.hpp"
 
@@ -119,12 +120,11 @@ std::optional<LocalFolder> local_folder_of(const RunDir& run) {
   if (!place) return {};
   LocalFolder folder{*place, {}};
   for (const std::string& name : files::list_or_fail(folder.path)) {
-    auto outline = checkpoint::outline_of(folder.path / name);
-    if (!outline) continue;
-    const bool copy = name == local_level_file(outline->identity.rank, true);
-    if (copy || name == local_level_file(outline->identity.rank, false))
-      folder.files.push_back({name, std::move(*outline), copy});
+    const auto whose = snapshot::folder_called(name);
+    auto outline = whose ? checkpoint::outline_of(folder.path / name) : std::nullopt;
+    if (outline) folder.files.push_back({name, whose->first, whose->second, std::move(*outline)});
   }
+  std::ranges::sort(folder.files, {}, [](const LocalCopy& of) { return std::pair(of.rank, of.copy); });
   return folder;
 }
 

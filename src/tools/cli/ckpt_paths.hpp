@@ -8,7 +8,7 @@
 #include <string>
 
 #include "checkpoint/index/lease.hpp"
-#include "checkpoint/index/local_file.hpp"
+#include "checkpoint/index/state_folder.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/run_dir.hpp"
 
@@ -28,17 +28,20 @@ checkpoint::LeasedCheckpoint open_checkpoint(const fs::path& path);
 /// The run directory that a checkpoints folder belongs to; nothing when it stands alone.
 std::optional<RunDir> run_of(const fs::path& checkpoints);
 
-/// A file of the local level on this machine.
+/// The snapshots of a rank in the local level on this machine.
 struct LocalCopy {
-  std::string file;
-  checkpoint::LocalOutline outline;
+  std::string folder;
+  int rank = 0;
   bool copy = false;  ///< kept for a partner
+  checkpoint::StateOutline outline;
+  int world() const { return outline.identity ? outline.identity->world : 0; }  ///< 0: none is sealed
 };
 struct LocalFolder {
   fs::path path;
   std::vector<LocalCopy> files;
 };
-/// The run's local level on this machine, if its folder is there. What is no local file is left out.
+/// The run's local level on this machine, if its folder is there. What are no snapshots of a trainer is left
+/// out.
 std::optional<LocalFolder> local_folder_of(const RunDir& run);
 
 /// "2.10 GiB in 3.0 s (716.8 MiB/s)"

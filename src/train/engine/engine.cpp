@@ -136,7 +136,7 @@ std::string Engine::numerics() const {
 void Engine::open_snapshots() {
   SnapshotParts parts{local_run_, world_.rank(), {}, {}, setup_.config.checkpoint.local_every, {}};
   if (const auto folder = local_folder_of(setup_)) {
-    parts.file.emplace(open_local_file(setup_, local_run_, *folder));
+    parts.file.emplace(open_state_folder(setup_, local_run_, *folder));
     if (world_.rank() == 0)
       log::info("each rank has {} snapshot buffers of {} in {} (local level)", parts.file->buffers(),
                 size_text(buffer_shape_.bytes), folder->string());

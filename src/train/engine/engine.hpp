@@ -74,7 +74,7 @@ class Engine {
   StateWindow& window() { return window_; }
   /// Where the state lies now, on the device. It changes with update(), and so may these.
   StateArenas arenas() { return {weights_.parameters(), adamw_.exp_avg(), adamw_.exp_avg_sq()}; }
-  /// What the local files of all ranks are like; also where there is no local level.
+  /// What the snapshots of all ranks are like; also where there is no local level.
   const LocalRun& local_run() const { return local_run_; }
   Snapshots& snapshots() { return *snapshots_; }
   /// The same where there is a local level, else null.

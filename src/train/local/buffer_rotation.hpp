@@ -49,7 +49,7 @@ class BufferRotation {
   void snapshot() { snapshot_ = true; }
   /// Instead of what was kept so far.
   void keep(int buffer) {
-    expects(buffer >= 0 && buffer < static_cast<int>(left_.size()), "a buffer of the local file");
+    expects(buffer >= 0 && buffer < static_cast<int>(left_.size()), "a buffer of the local level");
     kept_ = buffer;
   }
   /// The live buffer, a snapshot, is held until release().

@@ -81,7 +81,7 @@ int kinds_of(const LocalRun& run) { return run.mesh.split_optimizer ? run.mesh.w
 checkpoint::LocalIdentity local_identity_of(const LocalRun& run, int rank) {
   const shard::Layout layout = layout_of_rank(run, rank);
   const BufferShape buffer = buffer_shape_of(layout, run.moments);
-  // Heads of local files hold a hash of this text, so its words stay.
+  // Seals hold a hash of this text, so its words stay.
   std::string text = fmt::format("slot {} {} {}\n", buffer.exp_avg, buffer.exp_avg_sq, buffer.bytes);
   const auto to = std::back_inserter(text);
   for (const config::TensorSpec& tensor : config::tensors_of(run.shape))

@@ -1,17 +1,17 @@
 #pragma once
-// What the local file of any rank looks like, as a pure function of the run: the same for one's own file, for
+// What the snapshots of any rank look like, as a pure function of the run: the same for one's own, for
 // a peer's that is read, and for a partner's that is kept. FORMAT.md has the bytes.
 #include <cstdint>
 #include <string>
 
-#include "checkpoint/index/local_file.hpp"
+#include "checkpoint/index/state_folder.hpp"
 #include "src/config/model_shape.hpp"
 #include "src/config/run_config.hpp"
 #include "src/shard/mesh.hpp"
 
 namespace holdfast::train {
 
-/// What all local files of a run have in common; the same on every rank.
+/// What all snapshots of a run have in common; the same on every rank.
 struct LocalRun {
   config::ModelShape shape;
   shard::Mesh mesh;  ///< of whichever rank

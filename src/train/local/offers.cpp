@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -13,8 +12,8 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
-#include "src/base/run_dir.hpp"
 #include "src/base/strict_json.hpp"
+#include "src/snapshot/seal.hpp"
 #include "src/train/common/agree.hpp"
 
 namespace holdfast::train {
@@ -22,17 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-/// The file that `name` names, when local_level_file() would give that name.
-std::optional<std::pair<int, bool>> parse_file_name(const std::string& name) {
-  const auto digits = name.find_first_of("0123456789");
-  if (digits == std::string::npos) return std::nullopt;
-  int rank = 0;
-  std::from_chars(name.data() + digits, name.data() + name.size(), rank);
-  for (const bool copy : {false, true})
-    if (name == local_level_file(rank, copy)) return std::pair(rank, copy);
-  return std::nullopt;
-}
 
 json to_json(const Offer& o) {
   return json::array(
@@ -55,7 +43,7 @@ std::string to_text(const json& j) {
 
 /// What the file of `of` has sealed.
 void append_offers(NodeFiles& files, int of, bool copy, json& out) {
-  const checkpoint::LocalFile* file = files.find(of, copy);
+  const checkpoint::StateFolder* file = files.find(of, copy);
   for (int buffer = 0; file != nullptr && buffer < file->buffers(); ++buffer) {
     const auto what = file->sealed(buffer);
     if (what && what->digests.size() == files.view(of, copy, buffer).pieces.size())
@@ -65,7 +53,7 @@ void append_offers(NodeFiles& files, int of, bool copy, json& out) {
 
 }  // namespace
 
-NodeFiles::NodeFiles(fs::path folder, const LocalRun& run, int rank, const checkpoint::LocalFile* own)
+NodeFiles::NodeFiles(fs::path folder, const LocalRun& run, int rank, const checkpoint::StateFolder* own)
     : folder_(std::move(folder)), run_(run), rank_(rank), own_(own) {}
 
 std::string NodeFiles::node() const {
@@ -81,19 +69,20 @@ std::vector<std::pair<int, bool>> NodeFiles::names() const {
   std::vector<std::pair<int, bool>> out;
   for (const std::string& name : files::list(folder_))
     // Where replicas hold the same, also of ranks of a larger world that was: their state is as good.
-    if (const auto file = parse_file_name(name);
-        file && (file->first < run_.mesh.world || !run_.mesh.split_optimizer))
-      out.push_back(*file);
+    if (const auto whose = snapshot::folder_called(name);
+        whose && (whose->first < run_.mesh.world || !run_.mesh.split_optimizer))
+      out.push_back(*whose);
   std::sort(out.begin(), out.end());
   return out;
 }
 
-const checkpoint::LocalFile* NodeFiles::find(int of, bool copy) {
+const checkpoint::StateFolder* NodeFiles::find(int of, bool copy) {
   if (of == rank_ && !copy && own_ != nullptr) return own_;
   const auto [at, is_new] = found_.try_emplace({of, copy});
   if (is_new) try {
-      at->second = checkpoint::LocalFile::find(folder_ / local_level_file(of, copy),
-                                               local_identity_of(run_, of), buffer_shape_of(run_, of).bytes);
+      at->second =
+          checkpoint::StateFolder::find(folder_ / snapshot::folder_name(of, copy),
+                                        local_identity_of(run_, of), buffer_shape_of(run_, of).bytes);
     } catch (const Error& error) {
       log::warn("a file of the local level is not used: {}", error.what());
     }
@@ -101,7 +90,7 @@ const checkpoint::LocalFile* NodeFiles::find(int of, bool copy) {
 }
 
 checkpoint::State NodeFiles::view(int of, bool copy, int buffer) {
-  const checkpoint::LocalFile* file = find(of, copy);
+  const checkpoint::StateFolder* file = find(of, copy);
   expects(file != nullptr, "the file was found");
   return buffer_view_of(run_, of, file->buffer(buffer).data());
 }
@@ -115,7 +104,7 @@ std::uint64_t seal_of(std::span<const std::uint64_t> digests) {
   return hash_name(reinterpret_cast<const char*>(digests.data()), digests.size_bytes());
 }
 
-std::optional<checkpoint::Sealed> sealed_as(const checkpoint::LocalFile* file, const Offer& offer) {
+std::optional<checkpoint::Sealed> sealed_as(const checkpoint::StateFolder* file, const Offer& offer) {
   if (file == nullptr || offer.buffer >= file->buffers()) return std::nullopt;
   auto what = file->sealed(offer.buffer);
   if (!what || id_of(what->point) != offer.point || seal_of(what->digests) != offer.seal) return std::nullopt;

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/index/local_file.hpp"
+#include "checkpoint/index/state_folder.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/snapshot/choice.hpp"
 #include "src/train/local/local_identity.hpp"
@@ -24,20 +24,20 @@ using snapshot::Level, snapshot::levels, snapshot::name_of, snapshot::Offer, sna
 
 PointId id_of(const checkpoint::RunPoint& point);
 
-/// The local files of a node, mapped when they are first needed. A file of another run, layout or size is as
+/// The snapshots on a node, mapped when they are first needed. Those of another run, layout or size are as
 /// good as none.
 class NodeFiles {
  public:
-  /// `own`: this rank's own file, where it has one. References outlive the object.
-  NodeFiles(std::filesystem::path folder, const LocalRun& run, int rank, const checkpoint::LocalFile* own);
+  /// `own`: those of this rank, where it has any. References outlive the object.
+  NodeFiles(std::filesystem::path folder, const LocalRun& run, int rank, const checkpoint::StateFolder* own);
 
   /// The same for ranks that see the same folder, and for no others.
   std::string node() const;
-  /// Files that there are by name, in a fixed order: whose state, and whether it is a copy.
+  /// Those that there are by name, in a fixed order: whose state, and whether it is a copy.
   std::vector<std::pair<int, bool>> names() const;
   /// Null: there is none, or it cannot be read.
-  const checkpoint::LocalFile* find(int of, bool copy);
-  /// Pieces of rank `of` in a buffer of its file, which was found. Only to be read.
+  const checkpoint::StateFolder* find(int of, bool copy);
+  /// Pieces of rank `of` in a buffer of its snapshots, which were found. Only to be read.
   checkpoint::State view(int of, bool copy, int buffer);
   const std::filesystem::path& folder() const { return folder_; }
 
@@ -45,14 +45,14 @@ class NodeFiles {
   std::filesystem::path folder_;
   const LocalRun& run_;
   const int rank_;
-  const checkpoint::LocalFile* own_;
-  std::map<std::pair<int, bool>, std::optional<checkpoint::LocalFile>> found_;
+  const checkpoint::StateFolder* own_;
+  std::map<std::pair<int, bool>, std::optional<checkpoint::StateFolder>> found_;
 };
 
 /// Offer::seal of these digests.
 std::uint64_t seal_of(std::span<const std::uint64_t> digests);
 /// What the buffer of an offer holds, when it is still what was offered.
-std::optional<checkpoint::Sealed> sealed_as(const checkpoint::LocalFile* file, const Offer& offer);
+std::optional<checkpoint::Sealed> sealed_as(const checkpoint::StateFolder* file, const Offer& offer);
 
 struct LocalOffers {
   std::vector<int> node_of;  ///< rank -> node, numbered by the first rank of each

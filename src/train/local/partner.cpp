@@ -11,23 +11,25 @@
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/base/run_dir.hpp"
+#include "src/snapshot/seal.hpp"
 #include "src/train/local/local_level.hpp"
 
 namespace holdfast::train {
 namespace {
 
-using checkpoint::LocalFile;
 using checkpoint::Sealed;
+using checkpoint::StateFolder;
 
 constexpr int buffers = 2;
 /// Tags of the exchange.
 enum Tag : std::uint64_t { record, state, answer_tag };
 
-LocalFile open_copy(const PartnerParts& parts) {
+StateFolder open_copy(const PartnerParts& parts) {
   expects(parts.who.destination >= 0 && parts.who.source >= 0, "there is somebody to copy to and from");
-  return LocalFile(
-      parts.folder / local_level_file(parts.who.source, true), local_identity_of(parts.run, parts.who.source),
-      buffer_shape_of(parts.run, parts.who.source).bytes, buffers, false, parts.run.record_bytes);
+  return StateFolder(parts.folder / snapshot::folder_name(parts.who.source, true),
+                     local_identity_of(parts.run, parts.who.source),
+                     buffer_shape_of(parts.run, parts.who.source).bytes, buffers, false,
+                     parts.run.record_bytes);
 }
 
 }  // namespace

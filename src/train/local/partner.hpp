@@ -44,7 +44,7 @@ class PartnerCopies {
 
   /// Between snapshots: after Snapshots::join().
   const Counts& counts() const { return counts_; }
-  const checkpoint::LocalFile& file() const { return file_; }
+  const checkpoint::StateFolder& file() const { return file_; }
   /// For people: over what the copies go.
   std::string describe() const { return parts_.exchange->describe(); }
 
@@ -56,7 +56,7 @@ class PartnerCopies {
   PartnerParts parts_;
   Snapshots& local_;
   std::int64_t own_bytes_;
-  checkpoint::LocalFile file_;
+  checkpoint::StateFolder file_;
   std::vector<std::byte> record_out_, record_in_;
   Counts counts_;
 };

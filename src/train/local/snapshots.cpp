@@ -13,17 +13,17 @@
 namespace holdfast::train {
 namespace {
 
-using checkpoint::LocalFile;
 using checkpoint::Sealed;
+using checkpoint::StateFolder;
 
 /// Step of the snapshot in a buffer; -1: there is none.
-std::int64_t step_of(const LocalFile& file, int buffer) {
+std::int64_t step_of(const StateFolder& file, int buffer) {
   const auto what = file.sealed(buffer);
   return what ? what->point.step : -1;
 }
 
 /// The buffer among those that are not `needed` whose content is worth least.
-int oldest_buffer(const LocalFile& file, std::span<const int> needed) {
+int oldest_buffer(const StateFolder& file, std::span<const int> needed) {
   int best = -1;
   for (int buffer = 0; buffer < file.buffers(); ++buffer)
     if (std::ranges::find(needed, buffer) == needed.end() &&
@@ -33,7 +33,7 @@ int oldest_buffer(const LocalFile& file, std::span<const int> needed) {
   return best;
 }
 
-int newest_buffer(const LocalFile& file) {
+int newest_buffer(const StateFolder& file) {
   int best = 0;
   for (int buffer = 1; buffer < file.buffers(); ++buffer)
     if (step_of(file, buffer) > step_of(file, best)) best = buffer;

@@ -1,6 +1,6 @@
 #pragma once
 // The host's copies of a rank's state, all in one place: snapshot buffers, of which each has room for the
-// whole state and the layout of a local file (BufferShape). With a local level they lie in its file, else in
+// whole state and the layout of a snapshot (BufferShape). With a local level they lie in its folder, else in
 // memory. Saves are written from them, partner copies sent from them, and a restore fills them.
 //
 // On the host the optimizer's arenas lie in them: it reads one buffer and writes the next, so that a snapshot
@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "checkpoint/index/local_file.hpp"
+#include "checkpoint/index/state_folder.hpp"
 #include "src/base/clock.hpp"
 #include "src/device/device.hpp"
 #include "src/optim/sharded_adamw.hpp"
@@ -32,9 +32,9 @@ using optim::StateArenas;
 struct SnapshotParts {
   LocalRun run;
   int rank = 0;
-  std::optional<checkpoint::LocalFile> file;  ///< of the local level, where there is one
-  std::vector<std::span<std::byte>> memory;   ///< else the buffers
-  int every = 1;                              ///< steps between snapshots of the local level
+  std::optional<checkpoint::StateFolder> file;  ///< of the local level, where there is one
+  std::vector<std::span<std::byte>> memory;     ///< else the buffers
+  int every = 1;                                ///< steps between snapshots of the local level
   /// Host: the state that training goes on with lies in this buffer, and will be changed there.
   std::function<void(std::span<std::byte> buffer)> live;
 };
@@ -54,7 +54,7 @@ class Snapshots {
   /// Whether there is a local level: then snapshots outlive the process.
   bool local() const { return parts_.file.has_value(); }
   /// Only where there is a local level.
-  checkpoint::LocalFile& file() { return parts_.file.value(); }
+  checkpoint::StateFolder& file() { return parts_.file.value(); }
 
   // Readiness. Buffers for a GPU are pinned, which takes seconds for each 10 GiB: beside the first steps of a
   // run that saves, else when a save is ordered.
@@ -156,7 +156,7 @@ class Snapshots {
 /// one.
 std::unique_ptr<Snapshots> make_host_snapshots(SnapshotParts parts);
 /// The arenas are copied from device memory by the side stream, and back to it by adopt(). There is no
-/// `live`. Buffers are pinned when they are first used, those of a local file as they were found.
+/// `live`. Buffers are pinned when they are first used, those of the local level as they were found.
 std::unique_ptr<Snapshots> make_device_snapshots(SnapshotParts parts, device::Device& device,
                                                  const StateArenas& arenas);
 

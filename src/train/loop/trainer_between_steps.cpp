@@ -43,7 +43,7 @@ void Trainer::distrust(const Doubt& doubt) {
   progress(control::Phase::paused);  // whoever waits for the leader does not hang
   if (Snapshots* const local = engine_.local()) {
     local->join();
-    checkpoint::LocalFile& file = local->file();
+    checkpoint::StateFolder& file = local->file();
     for (int buffer = 0; buffer < file.buffers(); ++buffer)
       if (const auto what = file.sealed(buffer); what && what->point.step > doubt.trusted_step)
         file.open(buffer);

@@ -5,6 +5,7 @@
 #include "checkpoint/index/catalog.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/snapshot/seal.hpp"
 #include "src/train/common/agree.hpp"
 
 namespace holdfast::train {
@@ -27,7 +28,7 @@ void put_away_untrusted(const RunDir& dir, std::int64_t trusted_step, Snapshots*
     }
   });
   if (local == nullptr) return;
-  checkpoint::LocalFile& own = local->file();
+  checkpoint::StateFolder& own = local->file();
   for (int buffer = 0; buffer < own.buffers(); ++buffer)
     if (const auto what = own.sealed(buffer); what && what->point.step > trusted_step) own.open(buffer);
 }
@@ -40,11 +41,12 @@ void remove_leftovers(NodeFiles& files, std::span<const int> node_of, std::int64
     const bool is_rank = of < world.size();
     if (is_rank && !copy && node_of[of] == here) continue;
     bool untrusted = false;
-    const checkpoint::LocalFile* file = is_rank && trusted_step >= 0 ? files.find(of, copy) : nullptr;
+    const checkpoint::StateFolder* file = is_rank && trusted_step >= 0 ? files.find(of, copy) : nullptr;
     for (int buffer = 0; file != nullptr && buffer < file->buffers(); ++buffer)
       if (const auto what = file->sealed(buffer)) untrusted = untrusted || what->point.step > trusted_step;
     std::error_code ignored;  // several ranks of the node do the same
-    if (!is_rank || untrusted) std::filesystem::remove(files.folder() / local_level_file(of, copy), ignored);
+    if (!is_rank || untrusted)
+      std::filesystem::remove_all(files.folder() / snapshot::folder_name(of, copy), ignored);
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a restore must not find, now or later: state that is not trusted any more, and local files of ranks
+// What a restore must not find, now or later: state that is not trusted any more, and snapshots of ranks
 // that there are no more.
 #include <cstdint>
 #include <span>

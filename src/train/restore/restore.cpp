@@ -141,7 +141,7 @@ class Restore {
 
 void Restore::gather() {
   if (context_.local == nullptr || order_.rollback || at_path_) return;
-  const checkpoint::LocalFile& own = context_.local->file();
+  const checkpoint::StateFolder& own = context_.local->file();
   files_.emplace(own.path().parent_path(), context_.run, world_.rank(), &own);
   LocalOffers found = gather_offers(*files_, world_);
   ranks_.node_of = std::move(found.node_of);
@@ -292,8 +292,7 @@ checkpoint::RunPoint Restore::point_of(const RestoreChoice& choice) {
     root = offer->reader;
     together(world_, world_.rank() == root, [&] {
       const auto known = points_.find(choice.point);
-      if (known == points_.end())
-        throw Error(Exit::runtime, "a local file changed while the run was restored");
+      if (known == points_.end()) throw Error(Exit::runtime, "a snapshot changed while the run was restored");
       text = checkpoint::to_text(checkpoint::Sealed{known->second, {}});
     });
   }

@@ -1,6 +1,6 @@
 #pragma once
 // Filling a rank's state as was chosen (snapshot::choose): a round at a time, until nothing that was used
-// turned out to be bad. Every piece of a local file is checked against the digest that it was sealed with,
+// turned out to be bad. Every piece of a snapshot is checked against the digest that it was sealed with,
 // where it arrives.
 //
 // Ranks that hold the same share the reading of a checkpoint: each reads what it owns and gets the rest from

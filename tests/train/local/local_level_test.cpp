@@ -19,7 +19,7 @@
 namespace holdfast::train {
 namespace {
 
-using checkpoint::LocalFile;
+using checkpoint::StateFolder;
 
 config::ModelShape micro() {
   config::ModelShape shape;
@@ -133,8 +133,8 @@ class HostLevel : public ::testing::Test {
   }
   void start(int buffers = 2) {
     level_.reset();
-    LocalFile file(folder_ / "state" / "rank-00000.own", local_identity_of(run_, 0),
-                   buffer_shape_of(run_, 0).bytes, buffers, false, run_.record_bytes);
+    StateFolder file(folder_ / "state" / "rank-00000", local_identity_of(run_, 0),
+                     buffer_shape_of(run_, 0).bytes, buffers, false, run_.record_bytes);
     level_ = make_host_snapshots(
         {run_, 0, std::move(file), {}, 1, [this](std::span<std::byte> buffer) { live_ = buffer; }});
   }
@@ -256,7 +256,7 @@ TEST_F(HostLevel, CallsTheHookAfterTheSealAndKeepsWhatItSays) {
 
 // ---- which folder, and what counts
 
-class OpenLocalFile : public HostLevel {
+class OpenStateFolder : public HostLevel {
  protected:
   train::Setup setup(std::optional<RankEnv> agent, const std::string& local) const {
     train::Setup s;
@@ -273,7 +273,7 @@ class OpenLocalFile : public HostLevel {
   }
 };
 
-TEST_F(OpenLocalFile, AgentsHaveItInMemoryAndBareRunsWhereTheyAreTold) {
+TEST_F(OpenStateFolder, AgentsHaveItInMemoryAndBareRunsWhereTheyAreTold) {
   EXPECT_EQ(local_folder_of(setup(std::nullopt, "auto")), std::nullopt);
   RankEnv told = attempt(1);
   EXPECT_EQ(local_folder_of(setup(told, "auto")), std::nullopt);
@@ -290,13 +290,23 @@ TEST_F(OpenLocalFile, AgentsHaveItInMemoryAndBareRunsWhereTheyAreTold) {
   EXPECT_FALSE(std::filesystem::exists(*made));
 }
 
-TEST_F(OpenLocalFile, NothingFromBeforeTheRunBeganCounts) {
+TEST_F(OpenStateFolder, SnapshotsOfAnOlderFormatGiveTheirMemoryBack) {
+  const auto old = folder_ / "local" / "rank-00000.own", copy = folder_ / "local" / "rank-00007.copy",
+             other = folder_ / "local" / "run.copy";
+  files::make_private_folder(folder_ / "local");
+  for (const auto& file : {old, copy, other}) std::ofstream(file) << "HFLOCAL";
+  open_state_folder(setup(attempt(2), "auto"), run_, folder_ / "local");
+  EXPECT_FALSE(std::filesystem::exists(old) || std::filesystem::exists(copy));
+  EXPECT_TRUE(std::filesystem::exists(other)) << "it has another name";
+}
+
+TEST_F(OpenStateFolder, NothingFromBeforeTheRunBeganCounts) {
   const auto left_over_counts = [&](const train::Setup& s) {
     std::filesystem::remove_all(folder_ / "local");
     train::Setup before = s;
     before.place.agent = attempt(2);
-    open_local_file(before, run_, folder_ / "local").seal(0, {{5, 0, 0}, {}});
-    return open_local_file(s, run_, folder_ / "local").sealed(0).has_value();
+    open_state_folder(before, run_, folder_ / "local").seal(0, {{5, 0, 0}, {}});
+    return open_state_folder(s, run_, folder_ / "local").sealed(0).has_value();
   };
   EXPECT_FALSE(left_over_counts(setup(attempt(1), "auto")));
   EXPECT_TRUE(left_over_counts(setup(attempt(2), "auto")));

@@ -131,9 +131,9 @@ TEST_F(PartnerCopiesTest, SnapshotsBetweenTwoCopiesStayAtHome) {
   expect_copies(3);
   // The snapshot that is whole on the other node is still there on this one.
   for (int r = 0; r < world; ++r) {
-    const auto own =
-        checkpoint::LocalFile::find(node_folder(scratch_, r, ranks_per_node) / local_level_file(r, false),
-                                    local_identity_of(run_, r), buffer_shape_of(run_, r).bytes);
+    const auto own = checkpoint::StateFolder::find(
+        node_folder(scratch_, r, ranks_per_node) / snapshot::folder_name(r, false),
+        local_identity_of(run_, r), buffer_shape_of(run_, r).bytes);
     ASSERT_TRUE(own);
     std::set<std::int64_t> steps;
     for (int buffer = 0; buffer < own->buffers(); ++buffer)

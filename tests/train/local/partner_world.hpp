@@ -9,6 +9,7 @@
 
 #include "src/base/digest.hpp"
 #include "src/base/run_dir.hpp"
+#include "src/snapshot/seal.hpp"
 #include "src/train/local/partner.hpp"
 
 namespace holdfast::train {
@@ -46,8 +47,9 @@ class PartnerRank {
               std::chrono::milliseconds limit = std::chrono::seconds(30))
       : run_(run), rank_(rank) {
     const auto folder = node_folder(scratch, rank, ranks_per_node);
-    checkpoint::LocalFile file(folder / local_level_file(rank, false), local_identity_of(run, rank),
-                               buffer_shape_of(run, rank).bytes, every > 1 ? 3 : 2, false, run.record_bytes);
+    checkpoint::StateFolder file(folder / snapshot::folder_name(rank, false), local_identity_of(run, rank),
+                                 buffer_shape_of(run, rank).bytes, every > 1 ? 3 : 2, false,
+                                 run.record_bytes);
     local_ =
         make_host_snapshots({run, rank, std::move(file), {}, 1, [this](auto buffer) { live_ = buffer; }});
     copies_ = std::make_unique<PartnerCopies>(
@@ -78,8 +80,8 @@ class PartnerRank {
 inline void expect_copy(const LocalRun& run, int rank, int ranks_per_node,
                         const std::filesystem::path& scratch, std::int64_t step) {
   const Partners who = partners_of(rank, copy_destinations(run.mesh, ranks_per_node));
-  const auto file = checkpoint::LocalFile::find(
-      node_folder(scratch, who.destination, ranks_per_node) / local_level_file(rank, true),
+  const auto file = checkpoint::StateFolder::find(
+      node_folder(scratch, who.destination, ranks_per_node) / snapshot::folder_name(rank, true),
       local_identity_of(run, rank), buffer_shape_of(run, rank).bytes);
   ASSERT_TRUE(file) << "rank " << rank;
   std::vector<std::byte> state = state_of(run, rank, step);

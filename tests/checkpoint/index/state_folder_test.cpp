@@ -1,5 +1,5 @@
 // Snapshots that outlive a process: what is sealed is whole, however the writer ended.
-#include "checkpoint/index/local_file.hpp"
+#include "checkpoint/index/state_folder.hpp"
 #include "src/base/as_size.hpp"
 
 #include <gtest/gtest.h>
@@ -20,6 +20,7 @@
 #include "src/base/digest.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
+#include "src/snapshot/seal.hpp"
 #include "tests/checkpoint/fixture.hpp"
 
 namespace holdfast::checkpoint {
@@ -27,11 +28,11 @@ namespace {
 
 constexpr LocalIdentity identity{1, 2, 3, 8};
 
-class LocalFileTest : public ::testing::Test {
+class StateFolderTest : public ::testing::Test {
  protected:
-  fs::path path(const std::string& name = "rank-00003.own") const { return folder_.path() / "state" / name; }
-  LocalFile make(bool reset = false, std::int64_t bytes = 10'000, int buffers = 2) const {
-    return LocalFile(path(), identity, bytes, buffers, reset, 4000);
+  fs::path path(const std::string& name = "rank-00003") const { return folder_.path() / "state" / name; }
+  StateFolder make(bool reset = false, std::int64_t bytes = 10'000, int buffers = 2) const {
+    return StateFolder(path(), identity, bytes, buffers, reset, 4000);
   }
   testing::Folder folder_;
 };
@@ -52,9 +53,9 @@ State view(std::span<std::byte> buffer) {
   return {{{"model/all", 1, n, DType::fp32}}, {{0, 0, n, buffer.data()}}};
 }
 
-TEST_F(LocalFileTest, WhatIsSealedIsFoundAgainUntilTheBufferIsOpened) {
+TEST_F(StateFolderTest, WhatIsSealedIsFoundAgainUntilTheBufferIsOpened) {
   {
-    LocalFile file = make();
+    StateFolder file = make();
     EXPECT_EQ(file.buffers(), 2);
     EXPECT_EQ(file.sealed(0), std::nullopt);
     for (int buffer : {0, 1}) {
@@ -66,7 +67,7 @@ TEST_F(LocalFileTest, WhatIsSealedIsFoundAgainUntilTheBufferIsOpened) {
     }
     EXPECT_EQ(file.sealed(0), at_step(0));
   }
-  LocalFile file = make();
+  StateFolder file = make();
   EXPECT_EQ(file.sealed(0), at_step(0));
   EXPECT_EQ(file.sealed(1), at_step(1));
   std::vector<std::byte> expected(10'000);
@@ -77,10 +78,11 @@ TEST_F(LocalFileTest, WhatIsSealedIsFoundAgainUntilTheBufferIsOpened) {
   EXPECT_EQ(file.sealed(1), at_step(1));
 }
 
-TEST_F(LocalFileTest, IsThisUsersAlone) {
+TEST_F(StateFolderTest, IsThisUsersAlone) {
   make();
   EXPECT_EQ(fs::status(path().parent_path()).permissions(), fs::perms::owner_all);
-  EXPECT_EQ(fs::status(path()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  for (const char* file : {"state.buffer", "seal"})
+    EXPECT_EQ(fs::status(path() / "1" / file).permissions(), fs::perms::owner_read | fs::perms::owner_write);
   fs::permissions(path().parent_path(), fs::perms::group_read, fs::perm_options::add);
   EXPECT_THROW(make(), Error);
   fs::rename(path().parent_path(), folder_.path() / "elsewhere");
@@ -88,11 +90,11 @@ TEST_F(LocalFileTest, IsThisUsersAlone) {
   EXPECT_THROW(make(), Error);
 }
 
-TEST_F(LocalFileTest, AnotherIdentityOrSizeStartsAnew) {
+TEST_F(StateFolderTest, AnotherIdentityOrSizeStartsAnew) {
   const auto sealed_after = [&](const LocalIdentity& other, std::int64_t bytes, int buffers, bool reset) {
-    fs::remove(path());
+    fs::remove_all(path());
     make().seal(1, at_step(7));
-    return LocalFile(path(), other, bytes, buffers, reset, 4000).sealed(1).has_value();
+    return StateFolder(path(), other, bytes, buffers, reset, 4000).sealed(1).has_value();
   };
   EXPECT_TRUE(sealed_after(identity, 10'000, 2, false));
   EXPECT_FALSE(sealed_after(identity, 10'000, 2, true));
@@ -104,42 +106,41 @@ TEST_F(LocalFileTest, AnotherIdentityOrSizeStartsAnew) {
   EXPECT_TRUE(sealed_after({1, 2, 3, 9}, 10'000, 2, false)) << "the same pieces in another world";
 }
 
-TEST_F(LocalFileTest, FindsOnlyWhatFitsAndOnlyReads) {
-  EXPECT_FALSE(LocalFile::find(path(), identity, 10'000));
-  LocalFile own = make(false, 10'000, 3);
+TEST_F(StateFolderTest, FindsOnlyWhatFitsAndOnlyReads) {
+  EXPECT_FALSE(StateFolder::find(path(), identity, 10'000));
+  StateFolder own = make(false, 10'000, 3);
   own.seal(2, at_step(5));
-  EXPECT_FALSE(LocalFile::find(path(), {1, 2, 4, 8}, 10'000));
-  EXPECT_FALSE(LocalFile::find(path(), identity, 9'999));
-  EXPECT_FALSE(LocalFile::find(path().parent_path(), identity, 10'000));
-  auto found = LocalFile::find(path(), identity, 10'000);
+  EXPECT_FALSE(StateFolder::find(path(), {1, 2, 4, 8}, 10'000));
+  EXPECT_FALSE(StateFolder::find(path(), identity, 9'999));
+  EXPECT_FALSE(StateFolder::find(path().parent_path(), identity, 10'000));
+  auto found = StateFolder::find(path(), identity, 10'000);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->buffers(), 3);
-  EXPECT_EQ(LocalFile::find(path())->identity(), identity);
   EXPECT_EQ(found->sealed(2), at_step(5));
   EXPECT_THROW(found->open(2), std::logic_error);
   EXPECT_THROW(found->seal(2, at_step(6)), std::logic_error);
   EXPECT_EQ(own.sealed(2), at_step(5));
 }
 
-TEST_F(LocalFileTest, LivesOnWhenItsFolderGoes) {
-  LocalFile file = make();
+TEST_F(StateFolderTest, LivesOnWhenItsFolderGoes) {
+  StateFolder file = make();
   fs::remove_all(path().parent_path());
   fill(file.buffer(0), 1);
   file.seal(0, at_step(1));
   EXPECT_EQ(file.sealed(0), at_step(1));
-  EXPECT_FALSE(LocalFile::find(path(), identity, 10'000));
+  EXPECT_FALSE(StateFolder::find(path(), identity, 10'000));
 }
 
-TEST_F(LocalFileTest, SomebodyWhoStillReadsItIsLeftInPeaceByANewOne) {
+TEST_F(StateFolderTest, SomebodyWhoStillReadsItIsLeftInPeaceByANewOne) {
   make().seal(0, at_step(1));
-  const auto reader = LocalFile::find(path(), identity, 10'000);
-  const LocalFile other(path(), {5, 5, 3, 8}, 50, 2, false);
+  const auto reader = StateFolder::find(path(), identity, 10'000);
+  const StateFolder other(path(), {5, 5, 3, 8}, 50, 2, false);
   EXPECT_EQ(reader->sealed(0), at_step(1));
   EXPECT_EQ(reader->buffer(1).back(), std::byte{0});
 }
 
-TEST_F(LocalFileTest, ARecordThatDoesNotFitIsRefused) {
-  LocalFile file = make();
+TEST_F(StateFolderTest, ARecordThatDoesNotFitIsRefused) {
+  StateFolder file = make();
   Sealed large = at_step(1);
   large.point.scaling.assign(5000, 'x');
   EXPECT_THROW(file.seal(0, large), Error);
@@ -149,7 +150,7 @@ TEST_F(LocalFileTest, ARecordThatDoesNotFitIsRefused) {
 }
 
 /// A file that may not grow stands for a full folder.
-TEST_F(LocalFileTest, AFullFolderIsAnErrorAtTheBeginning) {
+TEST_F(StateFolderTest, AFullFolderIsAnErrorAtTheBeginning) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   ::signal(SIGXFSZ, SIG_IGN);
@@ -169,32 +170,46 @@ TEST_F(LocalFileTest, AFullFolderIsAnErrorAtTheBeginning) {
   EXPECT_FALSE(fs::exists(path()));
 }
 
-TEST_F(LocalFileTest, NoDamagedByteOfHeadOrRecordsIsBelieved) {
+TEST_F(StateFolderTest, NoDamagedByteOfASealIsBelieved) {
   make().seal(0, at_step(3));
-  const std::string good = testing::read_file(path());
-  const std::size_t head = 80, record = 4096, text = to_text(at_step(3)).size();
-  std::vector<std::size_t> places;
-  for (std::size_t i = 0; i < head; ++i) places.push_back(i);
-  for (std::size_t i = 0; i < 16 + text; ++i) places.push_back(record + i);
-  for (const std::size_t place : places)
+  const fs::path seal = path() / "0" / "seal", data = path() / "0" / "state.buffer";
+  const std::string good = testing::read_file(seal), all = testing::read_file(data);
+  const std::size_t text = good.find('\0');
+  ASSERT_LT(text, good.size()) << "there is room behind it";
+  for (std::size_t place = 0; place < text; ++place)
     for (const unsigned char bits : {0x01, 0x80, 0xff}) {
       std::string bad = good;
       bad[place] = static_cast<char>(static_cast<unsigned char>(bad[place]) ^ bits);
-      testing::write_file(path(), bad);
-      const auto found = LocalFile::find(path(), identity, 10'000);
-      EXPECT_FALSE(found && found->sealed(0)) << "byte " << place;
+      testing::write_file(seal, bad);
+      EXPECT_FALSE(StateFolder::find(path(), identity, 10'000)) << "byte " << place;
     }
-  for (const std::size_t bytes : {std::size_t{0}, std::size_t{79}, std::size_t{4096}, good.size() - 1}) {
-    testing::write_file(path(), good.substr(0, bytes));
-    EXPECT_FALSE(LocalFile::find(path(), identity, 10'000)) << bytes;
+  for (const std::size_t bytes : {std::size_t{0}, text / 2, text - 1}) {
+    testing::write_file(seal, good.substr(0, bytes));
+    EXPECT_FALSE(StateFolder::find(path(), identity, 10'000)) << bytes;
   }
-  testing::write_file(path(), good + "x");
-  EXPECT_FALSE(LocalFile::find(path(), identity, 10'000));
-  testing::write_file(path(), good);
-  EXPECT_TRUE(LocalFile::find(path(), identity, 10'000)->sealed(0));
+  testing::write_file(seal, good);
+  for (const std::string& bytes : {all.substr(1), all + "x"}) {
+    testing::write_file(data, bytes);
+    EXPECT_FALSE(StateFolder::find(path(), identity, 10'000)) << bytes.size();
+  }
+  testing::write_file(data, all);
+  EXPECT_TRUE(StateFolder::find(path(), identity, 10'000)->sealed(0));
 }
 
-TEST_F(LocalFileTest, TextOfASealIsReadOrRefused) {
+/// One reader for all: what the trainer seals is a seal like any program's.
+TEST_F(StateFolderTest, ASealIsThatOfAProgramWithANote) {
+  make().seal(0, at_step(3));
+  const auto seal = snapshot::seal_of(testing::read_file(path() / "0" / "seal"));
+  ASSERT_TRUE(seal);
+  EXPECT_EQ(seal->step, 3);
+  EXPECT_EQ(seal->world, 8);
+  ASSERT_EQ(seal->buffers.size(), 1u);
+  EXPECT_EQ(seal->buffers[0].name, "state");
+  EXPECT_EQ(seal->buffers[0].bytes, 10'000);
+  EXPECT_NE(seal->note.find("\"tokens\":300"), std::string::npos);
+}
+
+TEST_F(StateFolderTest, TextOfASealIsReadOrRefused) {
   EXPECT_EQ(sealed_from_text(to_text(at_step(9))), at_step(9));
   for (const char* text : {"", "{}", "[]", "{\"step\":1}", "nonsense"})
     EXPECT_EQ(sealed_from_text(text), std::nullopt) << text;
@@ -203,7 +218,7 @@ TEST_F(LocalFileTest, TextOfASealIsReadOrRefused) {
   EXPECT_EQ(sealed_from_text(text), std::nullopt);
 }
 
-TEST_F(LocalFileTest, DigestsAreThoseOfThePieces) {
+TEST_F(StateFolderTest, DigestsAreThoseOfThePieces) {
   testing::Whole whole(testing::odd_tensors(), 4);
   State state = whole.view(testing::whole_spans(whole.tensors));
   const auto digests = piece_digests(state);
@@ -218,7 +233,7 @@ TEST_F(LocalFileTest, DigestsAreThoseOfThePieces) {
 /// Steps as training does them: write the other buffer, seal it, tell the others, go on when all have it.
 /// Tells by a byte, and waits for one.
 [[noreturn]] void step_on(const fs::path& path, int rank, int tell, int go) {
-  LocalFile file(path, {1, 2, rank, 4}, 64 << 10, 2, false);
+  StateFolder file(path, {1, 2, rank, 4}, 64 << 10, 2, false);
   for (std::int64_t step = 1;; ++step) {
     const int buffer = static_cast<int>(step % 2);
     file.open(buffer);
@@ -229,7 +244,7 @@ TEST_F(LocalFileTest, DigestsAreThoseOfThePieces) {
   }
 }
 
-TEST_F(LocalFileTest, RanksThatStepTogetherAlwaysHaveACommonStepWhenTheyAreKilled) {
+TEST_F(StateFolderTest, RanksThatStepTogetherAlwaysHaveACommonStepWhenTheyAreKilled) {
   constexpr int ranks = 4;
   const int times = std::stoi(env::get("HOLDFAST_KILLS").value_or("40"));
   std::mt19937 random(7);
@@ -262,7 +277,7 @@ TEST_F(LocalFileTest, RanksThatStepTogetherAlwaysHaveACommonStepWhenTheyAreKille
 
     std::set<std::int64_t> common;
     for (int rank = 0; rank < ranks; ++rank) {
-      auto file = LocalFile::find(path(std::to_string(rank)), {1, 2, rank, 4}, 64 << 10);
+      auto file = StateFolder::find(path(std::to_string(rank)), {1, 2, rank, 4}, 64 << 10);
       ASSERT_TRUE(file);
       std::set<std::int64_t> steps;
       for (int buffer : {0, 1}) {
