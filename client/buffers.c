@@ -303,9 +303,10 @@ static const void* load(const char* name, size_t* bytes, char* why, size_t size)
   *bytes = (size_t)what->bytes;
   const void* at = map_sealed(own.newest, what);
   if (at) return at;
-  char path[PATH_MAX];
+  char path[PATH_MAX], aside[PATH_MAX];
   path_of(own.newest, "seal", "", path);
-  unlink(path); /* the next attempt is to start from another state */
+  path_of(own.newest, "damaged", "", aside);
+  rename(path, aside); /* the next attempt starts from another state, or the mover repairs this one */
   refuse(why, size, "it is damaged, and is not sealed any more", 0);
   return NULL;
 }

@@ -120,6 +120,7 @@ TEST_P(BuffersTest, ADamagedOneIsRefusedAndUnsealed) {
   start_again(12, "local");
   EXPECT_EQ(program->ask("load model"), "none");
   EXPECT_FALSE(is_sealed(sealed));
+  EXPECT_TRUE(files::is_there(generation(sealed) / "damaged")) << "for the mover, which repairs it";
 }
 
 TEST_P(BuffersTest, ATornSealIsNone) {

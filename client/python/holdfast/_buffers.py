@@ -272,7 +272,8 @@ class Buffers:
             there = None
         if there is None or zlib.crc32(there) != crc:
             try:
-                os.unlink(self._path(self._newest, "seal"))  # the next attempt is to start from another state
+                # The next attempt starts from another state, or the mover repairs this one.
+                os.rename(self._path(self._newest, "seal"), self._path(self._newest, "damaged"))
             except OSError as error:
                 if error.errno != errno.ENOENT:
                     print(f"holdfast: a damaged seal cannot be removed ({error})", file=sys.stderr)

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 
 namespace holdfast::launcher {
@@ -18,6 +19,24 @@ namespace fs = std::filesystem;
 constexpr Millis lock_patience{10000}, lock_poll{2};
 
 std::string buffer_file(const Seal::Buffer& buffer) { return buffer.name + ".buffer"; }
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+bool is_whole(const fs::path& path, const Seal::Buffer& buffer, const std::stop_token& given_up) {
+  constexpr std::int64_t part = 1 << 20;
+  const files::Fd file = files::try_open(path, O_RDONLY | O_NOFOLLOW);
+  std::vector<std::byte> bytes(part);
+  std::uint32_t crc = 0;
+  std::int64_t done = 0;
+  for (ssize_t got = 1; file && got > 0; done += got) {
+    got = ::pread(file.get(), bytes.data(), bytes.size(), done);
+    if (got < 0 || given_up.stop_requested()) return false;
+    crc = snapshot::crc32_of(crc, bytes.data(), as_size(got));
+  }
+  return done == buffer.bytes && crc == buffer.crc;
+}
 
 }  // namespace
 
@@ -34,14 +53,26 @@ files::Fd lock_generation(const fs::path& generation, int how, const std::stop_t
   return fd;
 }
 
-void send_buffers(control::BulkStream& stream, const fs::path& generation, const Seal& seal) {
+void send_buffers(control::BulkStream& stream, const fs::path& generation, const Seal& seal,
+                  const std::vector<std::string>& have) {
   for (const auto& buffer : seal.buffers)
-    stream.send_bytes(files::open(generation / buffer_file(buffer), O_RDONLY | O_NOFOLLOW).get(),
-                      buffer.bytes);
+    if (!contains(have, buffer.name))
+      stream.send_bytes(files::open(generation / buffer_file(buffer), O_RDONLY | O_NOFOLLOW).get(),
+                        buffer.bytes);
 }
 
-IncomingState::IncomingState(const fs::path& generation, const Seal& seal, const std::stop_token& given_up)
-    : generation_(generation), seal_(seal) {
+std::vector<std::string> whole_buffers(const fs::path& generation, const Seal& seal,
+                                       const std::stop_token& given_up) {
+  const files::Fd held = lock_generation(generation, LOCK_SH, given_up);
+  std::vector<std::string> whole;
+  for (const auto& buffer : seal.buffers)
+    if (is_whole(generation / buffer_file(buffer), buffer, given_up)) whole.push_back(buffer.name);
+  return whole;
+}
+
+IncomingState::IncomingState(const fs::path& generation, const Seal& seal, const std::stop_token& given_up,
+                             std::vector<std::string> have)
+    : generation_(generation), seal_(seal), have_(std::move(have)) {
   try {
     fs::create_directories(generation);
     held_ = lock_generation(generation, LOCK_EX, given_up);
@@ -74,6 +105,7 @@ void IncomingState::reserve(const Seal::Buffer& buffer) {
 
 void IncomingState::take(control::BulkStream& stream) {
   for (std::size_t i = 0; i < open_.size(); ++i) {
+    if (contains(have_, seal_.buffers[i].name)) continue;
     std::uint32_t crc = 0;
     stream.receive_bytes(open_[i].get(), seal_.buffers[i].bytes, [&](std::span<const std::byte> part) {
       crc = snapshot::crc32_of(crc, part.data(), part.size());

@@ -29,19 +29,23 @@ struct NoRoom : Error {
 files::Fd lock_generation(const std::filesystem::path& generation, int how,
                           const std::stop_token& given_up = {});
 
-/// The buffers of a generation whose lock is held.
-void send_buffers(control::BulkStream& stream, const std::filesystem::path& generation, const Seal& seal);
+/// The buffers of a generation whose lock is held, but for those that the other end has.
+void send_buffers(control::BulkStream& stream, const std::filesystem::path& generation, const Seal& seal,
+                  const std::vector<std::string>& have = {});
+/// The buffers in a generation that are what a seal says. Throws Error.
+std::vector<std::string> whole_buffers(const std::filesystem::path& generation, const Seal& seal,
+                                       const std::stop_token& given_up);
 
 /// A generation that is being written: it is locked, has no seal, and has room for all buffers. What has not
 /// been sealed at the end of this gives its memory back.
 class IncomingState {
  public:
-  /// Throws NoRoom.
+  /// `have`: buffers that lie there already. Throws NoRoom.
   IncomingState(const std::filesystem::path& generation, const Seal& seal,
-                const std::stop_token& given_up = {});
+                const std::stop_token& given_up = {}, std::vector<std::string> have = {});
   ~IncomingState();
   IncomingState(const IncomingState&) = delete;
-  /// Takes the buffers, and seals them when all of them are right. Throws Error.
+  /// Takes the other buffers, and seals them when all of them are right. Throws Error.
   void take(control::BulkStream& stream);
 
  private:
@@ -52,6 +56,7 @@ class IncomingState {
 
   const std::filesystem::path generation_;
   const Seal seal_;
+  const std::vector<std::string> have_;
   files::Fd held_;
   std::vector<files::Fd> open_;
   bool sealed_ = false;

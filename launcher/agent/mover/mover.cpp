@@ -258,19 +258,30 @@ std::map<int, Mover::State::Fetch> Mover::State::begin_fetches(const std::vector
   return fetches = std::move(wanted);
 }
 
+/// Where the rank has found a buffer of this very state damaged, only what is not whole is sent.
 void Mover::State::fetch(const Fetch& what) const {
   const fs::path of_rank = folder / folder_name(what.source.rank, false);
   const auto known = read_generations(of_rank);
   for (const auto& there : known)
     if (there && there->is(what.step, what.attempt)) return;
   const auto given_up = what.given_up.get_token();
+  int generation = generation_to_replace(known, -1, -1, 0);
+  GetRequest request{what.source.rank, what.step, what.attempt};
+  std::optional<Seal> damaged;
+  for (const int g : {0, 1})
+    if (const auto was = read_seal(of_rank / std::to_string(g), "damaged");
+        was && was->is(what.step, what.attempt)) {
+      generation = g;
+      damaged = was;
+      request.have = whole_buffers(of_rank / std::to_string(g), *was, given_up);
+    }
   const MoverLine line(what.source.from, key, given_up);
   BulkStream& stream = line.stream();
-  stream.send(to_text(GetRequest{what.source.rank, what.step, what.attempt}));
+  stream.send(to_text(request));
   const auto seal = consent_of(stream.receive()).seal;
-  if (!seal || !seal->is(what.step, what.attempt)) throw not_moved("the other mover sends another state");
-  const int generation = generation_to_replace(known, -1, -1, 0);
-  IncomingState(of_rank / std::to_string(generation), *seal, given_up).take(stream);
+  if (!seal || !seal->is(what.step, what.attempt) || (damaged && *seal != *damaged))
+    throw not_moved("the other mover sends another state");
+  IncomingState(of_rank / std::to_string(generation), *seal, given_up, request.have).take(stream);
 }
 
 Mover::Mover(control::Loop& loop, fs::path folder, const control::Key& secret, const std::vector<int>& ports)

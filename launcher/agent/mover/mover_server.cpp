@@ -160,7 +160,7 @@ void MoverServer::State::give_state(BulkStream& stream, const GetRequest& asked)
   const auto seal = read_seal(*path);
   if (!seal || !seal->is(asked.step, asked.attempt)) throw not_moved("it is not here any more");
   stream.send(to_text(MoverConsent{.here = false, .seal = *seal}));
-  send_buffers(stream, *path, *seal);
+  send_buffers(stream, *path, *seal, asked.have);
 }
 
 MoverServer::MoverServer(fs::path folder, const control::Key& key, const std::vector<int>& ports)

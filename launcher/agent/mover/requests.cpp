@@ -16,6 +16,7 @@ namespace {
 constexpr control::Range rank_bounds{0, hfc_most_ranks}, step_bounds{-1, HFC_MOST_STEP},
     attempt_bounds{0, INT32_MAX};
 constexpr control::Words reason{4096};
+constexpr control::List<control::Text> some_buffers{0, hfc_most_buffers, {hfc_name_bytes}};
 
 Error unreadable(const std::string& why) {
   return {Exit::transient, "what another mover says cannot be read", why};
@@ -58,7 +59,8 @@ std::string to_text(const MoverRequest& request) {
                         {"base_step", put->base_step},
                         {"base_attempt", put->base_attempt}});
   const auto& get = std::get<GetRequest>(request);
-  return on_one_line({{"m", "get"}, {"rank", get.rank}, {"step", get.step}, {"attempt", get.attempt}});
+  return on_one_line(
+      {{"m", "get"}, {"rank", get.rank}, {"step", get.step}, {"attempt", get.attempt}, {"have", get.have}});
 }
 
 std::string to_text(const MoverConsent& consent) {
@@ -89,6 +91,7 @@ MoverRequest request_of(std::string_view text) {
     field("rank", get.rank, rank_bounds);
     field("step", get.step, step_bounds);
     field("attempt", get.attempt, attempt_bounds);
+    field("have", get.have, some_buffers);
     return get;
   });
 }

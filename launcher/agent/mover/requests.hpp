@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "launcher/agent/mover/seals.hpp"
 #include "src/control/secret.hpp"
@@ -29,6 +30,7 @@ struct GetRequest {
   int rank = 0;
   std::int64_t step = -1;
   int attempt = 0;
+  std::vector<std::string> have = {};  ///< buffers that need not be sent
   bool operator==(const GetRequest&) const = default;
 };
 using MoverRequest = std::variant<PutRequest, GetRequest>;

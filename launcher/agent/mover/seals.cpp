@@ -12,8 +12,8 @@ namespace holdfast::launcher {
 
 namespace fs = std::filesystem;
 
-std::optional<Seal> read_seal(const fs::path& generation) {
-  const files::Fd fd = files::try_open(generation / "seal", O_RDONLY | O_NOFOLLOW);
+std::optional<Seal> read_seal(const fs::path& generation, const char* name) {
+  const files::Fd fd = files::try_open(generation / name, O_RDONLY | O_NOFOLLOW);
   if (!fd) return std::nullopt;
   std::string text(hfc_seal_bytes, '\0');
   return ::pread(fd.get(), text.data(), text.size(), 0) > 0 ? snapshot::seal_of(text) : std::nullopt;

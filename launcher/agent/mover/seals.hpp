@@ -18,7 +18,8 @@ using snapshot::folder_called, snapshot::folder_name, snapshot::Seal;
 using Generations = std::array<std::optional<Seal>, 2>;
 /// Of a rank's folder; nothing in it where there is no valid seal.
 Generations read_generations(const std::filesystem::path& folder);
-std::optional<Seal> read_seal(const std::filesystem::path& generation);
+/// `name`: "seal"; or "damaged", what was one until its rank found that a buffer is not what it says.
+std::optional<Seal> read_seal(const std::filesystem::path& generation, const char* name = "seal");
 
 /// The generation to write over, so that what the rank's present attempt may come back from stays: its newest
 /// seal, or before there is one the state that it began with (`base`).

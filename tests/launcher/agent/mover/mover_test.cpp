@@ -265,6 +265,38 @@ TEST_F(MoverTest, ADamagedStateIsNotSealedElsewhere) {
   EXPECT_THAT(b.mover->sealed(), IsEmpty());
 }
 
+/// The rank has found one of two buffers damaged, in the generation that is not the first to be written over.
+TEST_F(MoverTest, OfADamagedStateOnlyWhatIsDamagedIsFetched) {
+  Seal two = sealed_by_rank(a, 3, 1, 12, 2, three_mib);
+  two.buffers.push_back({"optim", two.buffers[0].bytes, two.buffers[0].crc});
+  const fs::path whole = a.generation(3, false, 1), at = b.generation(3, false, 1);
+  fs::create_directories(at);
+  for (const auto& folder : {whole, at}) {
+    std::ofstream(folder / "model.buffer") << three_mib;
+    std::ofstream(folder / "optim.buffer") << three_mib;
+  }
+  files::replace_atomically(whole / "seal", to_text(two));
+  files::replace_atomically(at / "damaged", to_text(two));
+  std::string flipped = three_mib;
+  flipped[1 << 20] = 'z';
+  std::ofstream(at / "optim.buffer") << flipped;
+  fs::remove(whole / "model.buffer");  // nobody asks for it
+  EXPECT_EQ(fetch(b, a, 3, 12, 2).why, "");
+  EXPECT_EQ(read_seal(at), two);
+  for (const char* name : {"model.buffer", "optim.buffer"})
+    EXPECT_TRUE(files::read_text(at / name) == three_mib) << name;
+  EXPECT_FALSE(files::is_there(at / "damaged"));
+  EXPECT_FALSE(files::is_there(b.generation(3, false, 0)));
+}
+
+TEST_F(MoverTest, AnotherStateOfTheSameNameRepairsNothing) {
+  sealed_by_rank(a, 3, 0, 12, 2, three_mib);
+  const Seal other = sealed_by_rank(b, 3, 0, 12, 2, "other");
+  fs::rename(b.generation(3, false, 0) / "seal", b.generation(3, false, 0) / "damaged");
+  EXPECT_THAT(fetch(b, a, 3, 12, 2).why, HasSubstr("another state"));
+  EXPECT_FALSE(read_seal(b.generation(3, false, 0)));
+}
+
 TEST_F(MoverTest, SaysWhatItCannotFetch) {
   const auto answer = fetch(b, a, 3, 12, 2);
   EXPECT_EQ(answer.rank, 3);

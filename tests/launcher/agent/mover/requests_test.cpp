@@ -31,9 +31,13 @@ TEST(MoverRequests, AreTextThatComesBack) {
       json::parse(to_text(put)),
       (json{
           {"m", "put"}, {"rank", 7}, {"seal", to_text(sent_seal)}, {"base_step", 10}, {"base_attempt", 2}}));
-  EXPECT_EQ(json::parse(to_text(get)), (json{{"m", "get"}, {"rank", 7}, {"step", 12}, {"attempt", 3}}));
+  EXPECT_EQ(json::parse(to_text(get)),
+            (json{{"m", "get"}, {"rank", 7}, {"step", 12}, {"attempt", 3}, {"have", json::array()}}));
   EXPECT_EQ(request_of(to_text(put)), put);
   EXPECT_EQ(request_of(to_text(get)), get);
+  const MoverRequest rest = GetRequest{7, 12, 3, {"model", "optim.0"}};
+  EXPECT_EQ(json::parse(to_text(rest)).at("have"), json({"model", "optim.0"}));
+  EXPECT_EQ(request_of(to_text(rest)), rest);
 }
 
 TEST(MoverRequests, AnswersAreTextThatComesBack) {
@@ -55,7 +59,7 @@ TEST(MoverRequests, EveryFieldHasItsBounds) {
       {"put", "base_attempt", -1},   {"put", "base_attempt", 1e300}, {"put", "seal", 5},
       {"put", "seal", "not a seal"}, {"put", "m", "push"},           {"get", "rank", UINT64_MAX},
       {"get", "step", true},         {"get", "step", INT64_MAX},     {"get", "attempt", json::array()},
-      {"get", "m", nullptr},
+      {"get", "m", nullptr},         {"get", "have", "model"},       {"get", "have", json(300, "x")},
   };
   for (const auto& row : rows) {
     json said = row.message == std::string("put") ? json::parse(to_text(PutRequest{7, sent_seal, 10, 2}))
