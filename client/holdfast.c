@@ -1,3 +1,12 @@
+/* The calls of a program, and the thread that speaks for it to the agent of its node.
+ *
+ * hf_at() and hf_metrics() write numbers into `slot`, without a lock; the thread sends them every 100 ms. All
+ * other calls write into `state`, under `lock`, and wake the thread up. What has to reach the agent is a
+ * notice. On each new connection the thread says who this is and what `slot` holds, then which orders the
+ * program has taken, then every notice that has had no answer. What the agent says, take() writes into
+ * `state`, where the program's next call finds it.
+ * The thread alone uses the connection, and never waits with the lock held. Without an agent, in a child of
+ * fork() and where another process speaks for the rank, `on` is 0 and no call does anything. */
 #include "holdfast.h"
 
 #include <errno.h>
@@ -17,6 +26,7 @@
 #include "json.h"
 #include "link.h"
 #include "sha512.h"
+#include "trainer.h"
 
 enum {
   stall_ms = 30000, /* hf_close() waits so long for files of which nothing is read */
@@ -29,12 +39,12 @@ enum {
   message_bytes = 6 * text_bytes + 512
 };
 
-/* What has to reach the agent: said again on every new connection until it is answered. */
 struct notice {
   struct notice* next;
-  int64_t step; /* of a vote */
-  int sent;
-  char *json, *payload;
+  enum hfc_kind kind;
+  int64_t step; /* of a vote, else 0 */
+  int sent;     /* on this connection */
+  char* line;
 };
 
 /* Written by the program without a lock, read by the thread. */
@@ -60,9 +70,12 @@ static volatile int fd_shown = -1; /* of the connection: a child of fork() close
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed; /* of the monotonic clock */
 static struct {                /* under `lock` */
-  struct notice *votes, *restored, *sealed, *last_word;
-  int taken; /* the last word */
+  struct notice* notices;      /* by kind, each kind in the order of the calls */
+  int taken;                   /* the newest HFC_LAST */
   int heard_restored;
+  int connected;
+  char why_not[256]; /* it is not connected */
+  struct hfc_listener listener;
   int stop, save, pause;
   int took, said_took;        /* bits of orders that the program has taken; those said on this connection */
   int heard_save, heard_stop; /* the newest drain, which a new agent repeats */
@@ -91,9 +104,8 @@ static struct {           /* under `lock` but for `bytes` */
   int64_t bytes;          /* that it has read */
 } reader = {.end = &reader.named};
 
-static struct hfc_identity who;
-static char node[256];
-static int term;
+static struct hfc_place place;
+static int says_state; /* the trainer does; of another program's state the client assumes what it can */
 static int64_t newest = -1, sealed_step = -1;
 static char sealed_level[16];
 static int wake = -1;
@@ -109,11 +121,10 @@ static int64_t monotonic_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void free_notice(struct notice* n) {
-  if (!n) return;
-  free(n->json);
-  free(n->payload);
-  free(n);
+/* Also for a wait on `changed`. */
+static struct timespec moment_in(int64_t ms) {
+  const int64_t at = monotonic_ms() + ms;
+  return (struct timespec){at / 1000, at % 1000 * 1000000};
 }
 
 static void wake_up(void) {
@@ -121,15 +132,43 @@ static void wake_up(void) {
   if (wake >= 0 && write(wake, &one, sizeof one) < 0) return; /* it is awake */
 }
 
-static struct notice* new_notice(int64_t step, const char* json, const char* payload) {
+/* Under the lock. */
+static void forget(struct notice** at) {
+  struct notice* n = *at;
+  *at = n->next;
+  free(n->line);
+  free(n);
+}
+
+/* Under the lock: those of a kind and, of votes, of a step. */
+static void forget_all(enum hfc_kind kind, int64_t step) {
+  for (struct notice** at = &state.notices; *at;)
+    if ((*at)->kind == kind && (*at)->step == step)
+      forget(at);
+    else
+      at = &(*at)->next;
+}
+
+void hfc_say(enum hfc_kind kind, int64_t step, const char* line) {
+  if (!__atomic_load_n(&on, __ATOMIC_RELAXED)) return;
   struct notice* n = calloc(1, sizeof *n);
-  if (!n) return NULL;
+  if (!n || !(n->line = strdup(line))) {
+    free(n);
+    return;
+  }
+  n->kind = kind;
   n->step = step;
-  n->json = strdup(json);
-  n->payload = payload ? strdup(payload) : NULL;
-  if (n->json && (!payload || n->payload)) return n;
-  free_notice(n);
-  return NULL;
+  pthread_mutex_lock(&lock);
+  if (kind == HFC_SEALED || kind == HFC_LAST) forget_all(kind, step);
+  if (kind == HFC_LAST) state.taken = 0;
+  struct notice** at = &state.notices;
+  while (*at && (*at)->kind <= kind) at = &(*at)->next;
+  n->next = *at;
+  *at = n;
+  if ((kind == HFC_RESTORED && state.heard_restored) || (kind == HFC_ONCE && !state.connected)) forget(at);
+  if (kind == HFC_RESTORED) state.heard_restored = 1;
+  pthread_mutex_unlock(&lock);
+  wake_up();
 }
 
 /* --- the thread --- */
@@ -153,12 +192,12 @@ static const char* phase_name(int phase) {
 
 static int say_hello(struct hfc_link* link) {
   char name[6 * 256 + 3], text[message_bytes];
-  hfc_json_quote(node, 256, name);
+  hfc_json_quote(place.node, 256, name);
   snprintf(
       text, sizeof text,
       "{\"m\":\"hello\",\"role\":\"rank\",\"node\":%s,\"term\":%d,\"attempt\":%d,\"rank\":%d,\"pid\":%d}",
-      name, term, who.attempt, who.rank, (int)getpid());
-  return hfc_send(link, text, NULL);
+      name, place.term, place.who.attempt, place.who.rank, (int)getpid());
+  return hfc_send(link, text);
 }
 
 static int say_progress(struct hfc_link* link) {
@@ -172,11 +211,11 @@ static int say_progress(struct hfc_link* link) {
       text, sizeof text,
       "{\"m\":\"progress\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"phase\":\"%s\",\"compute_us\":%lld,"
       "\"moves\":%lld}",
-      who.rank, who.attempt, (long long)__atomic_load_n(&slot.step, __ATOMIC_RELAXED), phase_name(phase),
-      (long long)__atomic_load_n(&slot.compute_us, __ATOMIC_RELAXED),
+      place.who.rank, place.who.attempt, (long long)__atomic_load_n(&slot.step, __ATOMIC_RELAXED),
+      phase_name(phase), (long long)__atomic_load_n(&slot.compute_us, __ATOMIC_RELAXED),
       (long long)(__atomic_load_n(&slot.moves, __ATOMIC_RELAXED) +
                   __atomic_load_n(&waiting.polls, __ATOMIC_RELAXED)));
-  return hfc_send(link, text, NULL);
+  return hfc_send(link, text);
 }
 
 /* Those of the newest step, once. */
@@ -199,48 +238,43 @@ static int say_metrics(struct hfc_link* link, unsigned* told) {
   number_text(loss, number);
   snprintf(text, sizeof text,
            "{\"m\":\"metrics\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"loss\":%s,\"tokens\":%lld}",
-           who.rank, who.attempt, (long long)step, number, (long long)tokens);
-  return hfc_send(link, text, NULL);
+           place.who.rank, place.who.attempt, (long long)step, number, (long long)tokens);
+  return hfc_send(link, text);
 }
 
 /* A program that steps without a word about its state has one: that of its first step. */
 static void assume_restored(void) {
   const int64_t step = __atomic_load_n(&slot.first_step, __ATOMIC_RELAXED);
   pthread_mutex_lock(&lock);
-  const int known = state.heard_restored;
+  const int known = says_state || state.heard_restored;
   pthread_mutex_unlock(&lock);
   if (!known && step >= 0) hf_restored(step, step == 0 ? "fresh" : "shared");
 }
 
-/* One that has not been sent on this connection; 0: there is none. */
-static int unsent(struct notice** out) {
-  if (state.restored && !state.restored->sent) return *out = state.restored, 1;
-  for (struct notice* n = state.votes; n; n = n->next)
-    if (!n->sent) return *out = n, 1;
-  if (state.sealed && !state.sealed->sent) return *out = state.sealed, 1;
-  if (state.last_word && !state.last_word->sent) return *out = state.last_word, 1;
-  return 0;
+/* Under the lock: the first that has not been sent on this connection. */
+static struct notice** unsent(void) {
+  struct notice** at = &state.notices;
+  while (*at && (*at)->sent) at = &(*at)->next;
+  return at;
 }
 
 static int say_notices(struct hfc_link* link) {
   for (;;) {
-    struct notice* n;
-    char *json = NULL, *payload = NULL;
-    pthread_mutex_lock(&lock);
-    const int there = unsent(&n);
+    char* line = NULL;
     int last = 0;
-    if (there) {
+    pthread_mutex_lock(&lock);
+    struct notice **at = unsent(), *n = *at;
+    if (n) {
       n->sent = 1;
-      last = n == state.last_word;
-      json = strdup(n->json);
-      payload = n->payload ? strdup(n->payload) : NULL;
+      last = n->kind == HFC_LAST;
+      line = strdup(n->line);
+      if (n->kind == HFC_ONCE) forget(at);
     }
     pthread_mutex_unlock(&lock);
-    if (!there) return 1;
+    if (!n) return 1;
     /* The agent is to know how far the rank has come when it reads its last word. */
-    const int sent = json && (!last || say_progress(link)) && hfc_send(link, json, payload);
-    free(json);
-    free(payload);
+    const int sent = line && (!last || say_progress(link)) && hfc_send(link, line);
+    free(line);
     pthread_cond_broadcast(&changed);
     if (!sent) return 0;
   }
@@ -259,9 +293,9 @@ static int say_taken(struct hfc_link* link) {
   pthread_mutex_unlock(&lock);
   for (size_t i = 0; i < sizeof orders / sizeof orders[0]; ++i) {
     if (!(news & orders[i].bit)) continue;
-    snprintf(text, sizeof text, "{\"m\":\"heard\",\"rank\":%d,\"attempt\":%d,\"what\":\"%s\"}", who.rank,
-             who.attempt, orders[i].name);
-    if (!hfc_send(link, text, NULL)) return 0;
+    snprintf(text, sizeof text, "{\"m\":\"heard\",\"rank\":%d,\"attempt\":%d,\"what\":\"%s\"}",
+             place.who.rank, place.who.attempt, orders[i].name);
+    if (!hfc_send(link, text)) return 0;
   }
   return 1;
 }
@@ -269,10 +303,7 @@ static int say_taken(struct hfc_link* link) {
 static void forget_sent(void) {
   pthread_mutex_lock(&lock);
   state.said_took = 0;
-  if (state.restored) state.restored->sent = 0;
-  if (state.sealed) state.sealed->sent = 0;
-  for (struct notice* n = state.votes; n; n = n->next) n->sent = 0;
-  if (state.last_word) state.last_word->sent = 0;
+  for (struct notice* n = state.notices; n; n = n->next) n->sent = 0;
   pthread_mutex_unlock(&lock);
 }
 
@@ -280,17 +311,9 @@ static void take_outcome(const char* line, size_t length) {
   int64_t step, attempt;
   int durable;
   if (!hfc_json_integer(line, length, "step", &step) || !hfc_json_bool(line, length, "durable", &durable) ||
-      !hfc_json_integer(line, length, "attempt", &attempt) || attempt != who.attempt)
+      !hfc_json_integer(line, length, "attempt", &attempt) || attempt != place.who.attempt)
     return;
-  for (struct notice** n = &state.votes; *n;) {
-    struct notice* vote = *n;
-    if (vote->step != step) {
-      n = &vote->next;
-      continue;
-    }
-    *n = vote->next;
-    free_notice(vote);
-  }
+  forget_all(HFC_VOTE, step);
   state.outcomes[state.next_outcome].step = step;
   state.outcomes[state.next_outcome].outcome = durable ? HF_DURABLE : HF_DROPPED;
   state.next_outcome = (state.next_outcome + 1) % outcomes_kept;
@@ -324,15 +347,7 @@ static void be_mute(const char* line, size_t length) {
   char why[1024];
   __atomic_store_n(&on, 0, __ATOMIC_RELAXED);
   state.save = state.stop = state.pause = 0;
-  while (state.votes) {
-    struct notice* vote = state.votes;
-    state.votes = vote->next;
-    free_notice(vote);
-  }
-  free_notice(state.restored);
-  free_notice(state.sealed);
-  free_notice(state.last_word);
-  state.restored = state.sealed = state.last_word = NULL;
+  while (state.notices) forget(&state.notices);
   state.closing = 1;
   if (hfc_json_text(line, length, "why", why, sizeof why) && *why) fprintf(stderr, "holdfast: %s\n", why);
 }
@@ -342,6 +357,7 @@ static void take(const char* line, size_t length) {
   int on_hold;
   if (!hfc_json_text(line, length, "m", name, sizeof name)) return;
   pthread_mutex_lock(&lock);
+  if (state.listener.hear) state.listener.hear(state.listener.self, line, length);
   if (strcmp(name, "commit_outcome") == 0)
     take_outcome(line, length);
   else if (strcmp(name, "drain") == 0)
@@ -355,6 +371,13 @@ static void take(const char* line, size_t length) {
     state.taken = 1;
   const int bits = (state.save ? ask_save : 0) | (state.stop ? ask_stop : 0) | (state.pause ? ask_pause : 0);
   __atomic_store_n(&asked, bits, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&lock);
+  pthread_cond_broadcast(&changed);
+}
+
+static void set_connected(int is) {
+  pthread_mutex_lock(&lock);
+  state.connected = is;
   pthread_mutex_unlock(&lock);
   pthread_cond_broadcast(&changed);
 }
@@ -379,6 +402,7 @@ static void talk(struct hfc_link* link) {
   int64_t next = 0;
   forget_sent();
   if (!say_hello(link)) return;
+  set_connected(1);
   while (!closing()) {
     const char* line;
     size_t length;
@@ -395,9 +419,12 @@ static void talk(struct hfc_link* link) {
   }
 }
 
-/* Once for each process: a run whose clients are of another version should show it. */
-static void complain(const char* why) {
+/* A run whose clients are of another version should show it, once for each process. */
+static void cannot_connect(const char* why) {
   static int done;
+  pthread_mutex_lock(&lock);
+  snprintf(state.why_not, sizeof state.why_not, "%s", why);
+  pthread_mutex_unlock(&lock);
   if (done || strstr(why, "version") == NULL) return;
   done = 1;
   fprintf(stderr,
@@ -410,10 +437,11 @@ static void* serve(void* unused) {
   struct hfc_link link = {.fd = -1};
   char why[256];
   while (!closing()) {
-    if (hfc_connect(&link, &who, &fd_shown, why, sizeof why))
+    if (hfc_connect(&link, &place.who, &fd_shown, why, sizeof why))
       talk(&link);
     else
-      complain(why);
+      cannot_connect(why);
+    set_connected(0);
     fd_shown = -1;
     hfc_disconnect(&link);
     if (!closing()) rest(-1, redial_ms);
@@ -452,23 +480,23 @@ static int read_place(void) {
   const char *path = getenv("HOLDFAST_AGENT_SOCKET"), *key = getenv("HOLDFAST_KEY_FILE"), *steps;
   char text[65] = "";
   if (!path || !*path) return 0;
-  if (!key || strlen(path) >= sizeof who.socket || !number_from("HOLDFAST_RANK", &who.rank) ||
-      !number_from("HOLDFAST_ATTEMPT", &who.attempt) || !number_from("HOLDFAST_TERM", &term)) {
+  if (!key || strlen(path) >= sizeof place.who.socket || !number_from("HOLDFAST_RANK", &place.who.rank) ||
+      !number_from("HOLDFAST_ATTEMPT", &place.who.attempt) || !number_from("HOLDFAST_TERM", &place.term)) {
     fprintf(stderr,
             "holdfast: the environment of this rank is incomplete (HOLDFAST_KEY_FILE, HOLDFAST_RANK, "
             "HOLDFAST_ATTEMPT, HOLDFAST_TERM). Is its agent of an older release?\n");
     return 0;
   }
   FILE* file = fopen(key, "re");
-  const int whole = file && fgets(text, sizeof text, file) && hfc_from_hex(text, strlen(text), who.key);
+  const int whole = file && fgets(text, sizeof text, file) && hfc_from_hex(text, strlen(text), place.who.key);
   if (file) fclose(file);
   if (!whole) {
     fprintf(stderr, "holdfast: the key of this rank cannot be read (%s). Does a container hide /dev/shm?\n",
             key);
     return 0;
   }
-  strcpy(who.socket, path);
-  snprintf(node, sizeof node, "%s", getenv("HOLDFAST_NODE") ? getenv("HOLDFAST_NODE") : "");
+  strcpy(place.who.socket, path);
+  snprintf(place.node, sizeof place.node, "%s", getenv("HOLDFAST_NODE") ? getenv("HOLDFAST_NODE") : "");
   steps = getenv("HOLDFAST_DURABLE_STEPS");
   newest = steps && *steps >= '0' && *steps <= '9' ? strtoll(steps, NULL, 10) : -1;
   return 1;
@@ -485,15 +513,13 @@ static void awaited(int waits) {
 static void open_buffers(void) {
   const char *folder = getenv("HOLDFAST_BUFFERS"), *limit = getenv("HOLDFAST_BUFFERS_LIMIT"),
              *copied = getenv("HOLDFAST_BUFFERS_COPIED"), *sealed = getenv("HOLDFAST_SEALED");
-  struct hfc_place_of_buffers at = {folder ? folder : "",
-                                    limit ? strtoll(limit, NULL, 10) : 0,
-                                    who.attempt,
-                                    0,
-                                    -1,
-                                    0,
-                                    awaited,
-                                    copied && strcmp(copied, "1") == 0,
-                                    copy_ms};
+  struct hfc_place_of_buffers at = {.folder = folder ? folder : "",
+                                    .limit = limit ? strtoll(limit, NULL, 10) : 0,
+                                    .attempt = place.who.attempt,
+                                    .sealed_step = -1,
+                                    .waits = awaited,
+                                    .copied = copied && strcmp(copied, "1") == 0,
+                                    .patience_ms = copy_ms};
   long long step = -1;
   number_from("HOLDFAST_WORLD", &at.world);
   if (sealed && sscanf(sealed, "%lld %d %15s", &step, &at.sealed_attempt, sealed_level) == 3)
@@ -501,9 +527,45 @@ static void open_buffers(void) {
   hfc_buffers_open(&at);
 }
 
-int hf_open_abi(int abi) {
+/* For the whole process, once. */
+static void prepare_process(void) {
+  static int done;
   pthread_condattr_t monotonic;
+  if (done) return;
+  done = 1;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&changed, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  pthread_atfork(NULL, NULL, in_child);
+  atexit(hf_close);
+}
+
+/* 0: there is no thread. */
+static int begin(struct hfc_listener listener) {
   sigset_t all, before;
+  prepare_process();
+  while (state.notices) forget(&state.notices);
+  memset(&state, 0, sizeof state);
+  state.listener = listener;
+  strcpy(state.why_not, "no connection yet");
+  for (int i = 0; i < outcomes_kept; ++i) state.outcomes[i].step = -1;
+  memset(&slot, 0, sizeof slot);
+  slot.step = slot.first_step = slot.metrics_step = -1;
+  __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
+  if (wake < 0) wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake < 0) return 0;
+  /* Signals are for the program's threads. */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  __atomic_store_n(&on, 1, __ATOMIC_RELAXED); /* the thread may learn at once that another process speaks */
+  runs = pthread_create(&thread, NULL, serve, NULL) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!runs) __atomic_store_n(&on, 0, __ATOMIC_RELAXED);
+  return runs;
+}
+
+int hf_open_abi(int abi) {
   if (opened) return __atomic_load_n(&on, __ATOMIC_RELAXED);
   if (forked) return 0;
   if (abi > HF_ABI) {
@@ -513,36 +575,26 @@ int hf_open_abi(int abi) {
     return 0;
   }
   opened = 1;
-  slot.step = slot.first_step = slot.metrics_step = -1;
   if (!read_place()) return 0;
   open_buffers();
-  for (int i = 0; i < outcomes_kept; ++i) state.outcomes[i].step = -1;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
-  wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake < 0) return 0;
-  /* Signals are for the program's threads. */
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  __atomic_store_n(&on, 1, __ATOMIC_RELAXED); /* the thread may learn at once that another process speaks */
-  const int failed = pthread_create(&thread, NULL, serve, NULL);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (failed) __atomic_store_n(&on, 0, __ATOMIC_RELAXED);
-  if (failed) return 0;
-  runs = 1;
-  pthread_atfork(NULL, NULL, in_child);
-  atexit(hf_close);
-  return 1;
+  return begin((struct hfc_listener){NULL, NULL});
+}
+
+int hfc_open(const struct hfc_place* at, struct hfc_listener listener) {
+  if (runs || forked || (state.closing && !state.ended)) return 0;
+  opened = says_state = 1;
+  place = *at;
+  return begin(listener);
 }
 
 static int is_on(void) { return __atomic_load_n(&on, __ATOMIC_RELAXED); }
 
-/* Something that the agent would miss has not reached it. */
+/* Under the lock: something that the agent would miss has not reached it. */
 static int waits(void) {
-  struct notice* n;
-  return unsent(&n) || (state.last_word && !state.taken);
+  if (*unsent()) return 1;
+  for (struct notice* n = state.notices; n; n = n->next)
+    if (n->kind == HFC_LAST) return !state.taken;
+  return 0;
 }
 
 /* While it reads on. */
@@ -551,15 +603,13 @@ static void await_reader(void) {
   pthread_mutex_lock(&lock);
   while (reader.first) {
     const int64_t bytes = __atomic_load_n(&reader.bytes, __ATOMIC_RELAXED);
-    struct timespec moment;
     if (bytes != seen) {
       seen = bytes;
       since = monotonic_ms();
       awaited(1);
     }
     if (monotonic_ms() - since >= stall_ms) break;
-    clock_gettime(CLOCK_MONOTONIC, &moment);
-    ++moment.tv_sec;
+    const struct timespec moment = moment_in(1000);
     pthread_cond_timedwait(&changed, &lock, &moment);
   }
   pthread_mutex_unlock(&lock);
@@ -567,13 +617,11 @@ static void await_reader(void) {
 }
 
 void hf_close(void) {
-  struct timespec limit;
   if (!runs) return;
   runs = 0;
   __atomic_store_n(&slot.speaker, pthread_self(), __ATOMIC_RELAXED);
   if (is_on()) await_reader();
-  clock_gettime(CLOCK_MONOTONIC, &limit);
-  limit.tv_sec += close_ms / 1000;
+  const struct timespec limit = moment_in(close_ms);
   wake_up();
   pthread_mutex_lock(&lock);
   while (waits() && pthread_cond_timedwait(&changed, &lock, &limit) != ETIMEDOUT) continue;
@@ -583,6 +631,7 @@ void hf_close(void) {
   pthread_mutex_lock(&lock);
   while (!state.ended && pthread_cond_timedwait(&changed, &lock, &limit) != ETIMEDOUT) continue;
   const int ended = state.ended;
+  state.listener.hear = NULL;
   pthread_mutex_unlock(&lock);
   if (ended)
     pthread_join(thread, NULL);
@@ -610,7 +659,11 @@ void hf_metrics(double loss, int64_t tokens, double compute_s) {
   __atomic_store_n(&slot.tokens, tokens < 0 ? 0 : tokens, __ATOMIC_RELAXED);
   __atomic_store(&slot.loss, &loss, __ATOMIC_RELAXED);
   __atomic_store_n(&slot.sequence, sequence + 2, __ATOMIC_RELEASE);
-  const int64_t us = compute_s > 0 && compute_s < 1e9 ? (int64_t)(compute_s * 1e6) : 0;
+  hfc_computed(compute_s);
+}
+
+void hfc_computed(double seconds) {
+  const int64_t us = seconds > 0 && seconds < 1e9 ? (int64_t)(seconds * 1e6) : 0;
   __atomic_store_n(&slot.compute_us, us, __ATOMIC_RELAXED);
 }
 
@@ -650,33 +703,26 @@ void hf_restored(int64_t step, const char* level) {
   snprintf(text, sizeof text,
            "{\"m\":\"restored\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"level\":%s,\"digest\":\"\","
            "\"note\":\"\"}",
-           who.rank, who.attempt, (long long)step, name);
-  struct notice* said = new_notice(step, text, NULL);
-  pthread_mutex_lock(&lock);
-  if (said && !state.heard_restored) {
-    state.heard_restored = 1;
-    state.restored = said;
-    said = NULL;
-  }
-  pthread_mutex_unlock(&lock);
-  free_notice(said);
-  wake_up();
+           place.who.rank, place.who.attempt, (long long)step, name);
+  hfc_say(HFC_RESTORED, 0, text);
 }
 
+/* The payload follows the JSON as it is, in one line. */
 static void vote(int64_t step, int ok, const char* payload) {
   char text[256];
   if (!is_on()) return;
-  snprintf(text, sizeof text,
-           "{\"m\":\"vote\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"ok\":%s,\"stall_us\":0}", who.rank,
-           who.attempt, (long long)step, ok ? "true" : "false");
-  struct notice* said = new_notice(step, text, payload);
-  if (!said) return;
-  pthread_mutex_lock(&lock);
-  struct notice** end = &state.votes;
-  while (*end) end = &(*end)->next;
-  *end = said;
-  pthread_mutex_unlock(&lock);
-  wake_up();
+  const int head =
+      snprintf(text, sizeof text,
+               "{\"m\":\"vote\",\"rank\":%d,\"attempt\":%d,\"step\":%lld,\"ok\":%s,\"stall_us\":0}\t",
+               place.who.rank, place.who.attempt, (long long)step, ok ? "true" : "false");
+  char* line = malloc((size_t)head + strlen(payload) + 1);
+  if (!line) return;
+  strcpy(line, text);
+  strcpy(line + head, payload);
+  for (char* c = line; *c; ++c)
+    if (*c == '\n') *c = ' ';
+  hfc_say(HFC_VOTE, step, line);
+  free(line);
 }
 
 /* --- files by name: read by a thread of their own --- */
@@ -720,8 +766,6 @@ static void* read_named(void* unused) {
     pthread_mutex_unlock(&lock);
     if (!now) return NULL;
     char* payload = hfc_files_payload(now->folder, now->names, &reader.bytes, why, sizeof why);
-    for (char* c = why; !payload && *c; ++c)
-      if (*c == '\n') *c = ' ';
     vote(now->step, payload != NULL, payload ? payload : why);
     free(payload);
     pthread_mutex_lock(&lock);
@@ -806,19 +850,48 @@ void hf_vote_failed(int64_t step, const char* why) {
   if (!is_on()) return;
   free_names(take_names(step));
   snprintf(text, sizeof text, "%s", why && *why ? why : "the program does not say why");
-  for (char* c = text; *c; ++c)
-    if (*c == '\n') *c = ' ';
   vote(step, 0, text);
 }
 
-enum hf_outcome hf_outcome(int64_t step) {
-  enum hf_outcome outcome = HF_UNDECIDED;
-  if (!is_on() || step < 0) return outcome;
-  pthread_mutex_lock(&lock);
+/* Under the lock. */
+static enum hf_outcome known_outcome(int64_t step) {
   for (int i = 0; i < outcomes_kept; ++i)
-    if (state.outcomes[i].step == step) outcome = state.outcomes[i].outcome;
+    if (step >= 0 && state.outcomes[i].step == step) return state.outcomes[i].outcome;
+  return HF_UNDECIDED;
+}
+
+enum hf_outcome hf_outcome(int64_t step) { return hfc_wait_outcome(step, 0); }
+
+enum hf_outcome hfc_wait_outcome(int64_t step, int64_t ms) {
+  enum hf_outcome outcome;
+  if (!is_on()) return HF_UNDECIDED;
+  const struct timespec limit = moment_in(ms);
+  pthread_mutex_lock(&lock);
+  while ((outcome = known_outcome(step)) == HF_UNDECIDED && !state.closing)
+    if (pthread_cond_timedwait(&changed, &lock, &limit) == ETIMEDOUT) break;
   pthread_mutex_unlock(&lock);
   return outcome;
+}
+
+int hfc_wait_taken(int64_t ms) {
+  const struct timespec limit = moment_in(ms);
+  pthread_mutex_lock(&lock);
+  while (!state.taken && !state.closing)
+    if (pthread_cond_timedwait(&changed, &lock, &limit) == ETIMEDOUT) break;
+  const int taken = state.taken;
+  pthread_mutex_unlock(&lock);
+  return taken;
+}
+
+int hfc_wait_connected(int64_t ms, char* why, size_t size) {
+  const struct timespec limit = moment_in(ms);
+  pthread_mutex_lock(&lock);
+  while (!state.connected && !state.closing)
+    if (pthread_cond_timedwait(&changed, &lock, &limit) == ETIMEDOUT) break;
+  const int connected = state.connected;
+  snprintf(why, size, "%s", state.why_not);
+  pthread_mutex_unlock(&lock);
+  return connected;
 }
 
 static void complain_of(const char* what, const char* why) {
@@ -838,16 +911,9 @@ int hf_seal(int64_t step) {
   char why[512], text[256];
   if (!is_on()) return 0;
   if (!hfc_seal(step, why, sizeof why)) return complain_of("the buffers are not sealed", why), 0;
-  snprintf(text, sizeof text, "{\"m\":\"sealed\",\"rank\":%d,\"attempt\":%d,\"step\":%lld}", who.rank,
-           who.attempt, (long long)step);
-  struct notice* said = new_notice(step, text, NULL);
-  if (!said) return 1; /* it is sealed all the same */
-  pthread_mutex_lock(&lock);
-  struct notice* before = state.sealed;
-  state.sealed = said;
-  pthread_mutex_unlock(&lock);
-  free_notice(before);
-  wake_up();
+  snprintf(text, sizeof text, "{\"m\":\"sealed\",\"rank\":%d,\"attempt\":%d,\"step\":%lld}", place.who.rank,
+           place.who.attempt, (long long)step);
+  hfc_say(HFC_SEALED, 0, text);
   hfc_wait_for_copy(step);
   return 1;
 }
@@ -869,31 +935,20 @@ const void* hf_load(const char* name, size_t* bytes) {
   return NULL;
 }
 
-static void last_word(const char* text) {
-  struct notice* said = new_notice(-1, text, NULL);
-  if (!said) return;
-  pthread_mutex_lock(&lock);
-  struct notice* before = state.last_word;
-  state.last_word = said;
-  state.taken = 0;
-  pthread_mutex_unlock(&lock);
-  free_notice(before);
-  wake_up();
-}
-
 void hf_finished(int64_t step) {
   char loss[32], text[512];
   if (!is_on()) return;
   number_text(slot.metrics_step < 0 ? (double)NAN : slot.loss, loss);
-  int n = snprintf(text, sizeof text, "{\"m\":\"finished\",\"rank\":%d,\"attempt\":%d,\"state\":", who.rank,
-                   who.attempt);
-  if (who.rank == 0)
+  int n =
+      snprintf(text, sizeof text, "{\"m\":\"finished\",\"rank\":%d,\"attempt\":%d,\"state\":", place.who.rank,
+               place.who.attempt);
+  if (place.who.rank == 0)
     snprintf(text + n, sizeof text - (size_t)n,
              "{\"step\":%lld,\"tokens\":%lld,\"loss\":%s,\"digest\":\"\"}}", (long long)step,
              (long long)slot.tokens, loss);
   else
     snprintf(text + n, sizeof text - (size_t)n, "null}");
-  last_word(text);
+  hfc_say(HFC_LAST, 0, text);
 }
 
 void hf_failed(int exit_code, const char* text) {
@@ -901,7 +956,7 @@ void hf_failed(int exit_code, const char* text) {
   if (!is_on()) return;
   hfc_json_quote(text ? text : "", text_bytes, quoted);
   snprintf(message, sizeof message,
-           "{\"m\":\"failed\",\"rank\":%d,\"attempt\":%d,\"exit_code\":%d,\"why\":%s}", who.rank, who.attempt,
-           exit_code < 0 || exit_code > 255 ? 1 : exit_code, quoted);
-  last_word(message);
+           "{\"m\":\"failed\",\"rank\":%d,\"attempt\":%d,\"exit_code\":%d,\"why\":%s}", place.who.rank,
+           place.who.attempt, exit_code < 0 || exit_code > 255 ? 1 : exit_code, quoted);
+  hfc_say(HFC_LAST, 0, message);
 }

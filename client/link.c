@@ -170,17 +170,13 @@ static void seal_of(const struct hfc_link* link, char direction, uint64_t number
   hfc_mac_end(&mac, out);
 }
 
-int hfc_send(struct hfc_link* link, const char* json, const char* payload) {
-  const size_t size = strlen(json) + (payload ? 1 + strlen(payload) : 0);
+int hfc_send(struct hfc_link* link, const char* message) {
+  const size_t size = strlen(message);
   char* line = malloc(size + seal_size + 2);
   if (!line) return 0;
-  strcpy(line, json);
-  if (payload) {
-    strcat(line, "\t");
-    strcat(line, payload);
-  }
   unsigned char seal[32];
-  seal_of(link, 'c', link->sent++, line, size, seal);
+  seal_of(link, 'c', link->sent++, message, size, seal);
+  memcpy(line, message, size);
   line[size] = '\t';
   hfc_to_hex(seal, line + size + 1);
   line[size + 65] = '\n';

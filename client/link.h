@@ -30,9 +30,8 @@ int hfc_connect(struct hfc_link* link, const struct hfc_identity* who, volatile 
                 size_t size);
 void hfc_disconnect(struct hfc_link* link);
 
-/* `json`, and behind it a tab and `payload` if that is not null. Waits at most 5 s. 0: the connection is of
- * no use any more. */
-int hfc_send(struct hfc_link* link, const char* json, const char* payload);
+/* A message, without its newline. Waits at most 5 s. 0: the connection is of no use any more. */
+int hfc_send(struct hfc_link* link, const char* message);
 /* Reads what there is. 0: the connection is of no use any more. */
 int hfc_read(struct hfc_link* link);
 /* The next line whose seal is valid, without it; it lies in the link until the next call. 1: there is one, 0:

@@ -38,7 +38,8 @@ checkpoint/verify: checkpoint/shards checkpoint/io checkpoint/index src/base
 checkpoint/exchange: checkpoint/shards checkpoint/io checkpoint/index src/base
 src/weights: checkpoint/exchange checkpoint/shards checkpoint/io checkpoint/index src/config src/base
 src/preflight: src/weights checkpoint/index src/data src/config src/base
-src/train/common: src/comm src/control src/config src/base
+client:
+src/train/common: client src/comm src/control src/config src/base
 src/train/state: src/train/common checkpoint/index src/shard src/device src/comm src/config src/base
 src/train/local: src/train/state src/train/common checkpoint/index src/optim src/model src/shard src/device src/comm src/tensor src/control src/config src/snapshot src/base
 src/train/engine: src/train/local src/train/state src/train/common src/weights checkpoint/index src/optim src/data src/model src/shard src/device src/comm src/kernels src/tensor src/control src/config src/base

@@ -1,15 +1,13 @@
 #pragma once
-// The connection of a rank to the agent of its node. The trainer uses this interface; in bare mode (srun
-// without agents) it is a null object, so the trainer asks whether it is supervised only to choose who
+// What a rank and the agent of its node say to each other. The trainer says it through RankLink, which does
+// nothing in bare mode (srun without agents), so the trainer asks whether it is supervised only to choose who
 // commits a checkpoint.
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/clock.hpp"
-#include "src/base/rank_env.hpp"
 
 namespace holdfast::control {
 
@@ -74,43 +72,47 @@ struct Waits {
   std::vector<Of> longest;     ///< those that were awaited longest, the longest first
 };
 
+/// What the run is told between two steps.
+struct Orders {
+  std::optional<Drain> drain;  ///< the newest request; each is returned once
+  bool pause = false;          ///< while the run is to hold still
+};
+
+/// As it is, the link of bare mode. Any thread may call it, progress() and computed() one at a time.
 class RankLink {
  public:
+  RankLink() = default;
+  RankLink(const RankLink&) = delete;
   virtual ~RankLink() = default;
   /// True when an agent supervises this rank: then the leader commits checkpoints and writes result.json.
-  virtual bool supervised() const = 0;
-  /// Cheap (two atomics); the heartbeat thread sends it.
-  virtual void progress(std::int64_t step, Phase phase) = 0;
+  virtual bool supervised() const { return false; }
+  /// Cheap (a few atomics); the client's thread sends it.
+  virtual void progress(std::int64_t /*step*/, Phase /*phase*/) {}
   /// Seconds of this rank's own work in the newest step, without waiting for others. Cheap.
-  virtual void computed(double seconds) = 0;
+  virtual void computed(double /*seconds*/) {}
   /// Of every window whose steps this rank has done. Does not wait.
-  virtual void waited(const Waits& waits) = 0;
-  virtual void restored(const Restored& from) = 0;
+  virtual void waited(const Waits& /*waits*/) {}
+  /// Once.
+  virtual void restored(const Restored& /*from*/) {}
   /// Two values that must be equal were not (logical rank 0 reports it): the leader replaces the node of the
   /// accused ranks. Returns once the agent has received it.
-  virtual void doubt(std::int64_t step, const std::vector<int>& accused, const std::string& check,
-                     const std::string& why) = 0;
+  virtual void doubt(std::int64_t /*step*/, const std::vector<int>& /*accused*/, const std::string& /*check*/,
+                     const std::string& /*why*/) {}
   /// This rank's part of checkpoint `step` is fsynced (ok) or could not be written (`payload` then says why).
   /// `payload` is JSON text, opaque here (checkpoint/index/commit.hpp reads it). `stall_s`: that training
   /// waited for saves and snapshots since the vote before.
-  virtual void vote(std::int64_t step, bool ok, const std::string& payload, double stall_s = 0) = 0;
+  virtual void vote(std::int64_t /*step*/, bool /*ok*/, const std::string& /*payload*/, double /*stall_s*/) {}
   /// Waits for the leader's outcome of checkpoint `step`: true when it is durable, false when it was dropped
   /// or the deadline has passed.
-  virtual bool wait_commit(std::int64_t step, const Deadline& deadline) = 0;
-  /// The newest drain request. Each request is returned once. Rank 0 decides for all.
-  virtual std::optional<Drain> take_drain() = 0;
-  /// True while the run is to pause between two steps. Rank 0 decides for all.
-  virtual bool paused() const = 0;
+  virtual bool wait_commit(std::int64_t /*step*/, const Deadline& /*deadline*/) { return false; }
+  /// Rank 0 decides for all.
+  virtual Orders take_orders() { return {}; }
   /// A fault that this rank is to inject. Each one is returned once.
-  virtual std::optional<Injection> take_injection() = 0;
+  virtual std::optional<Injection> take_injection() { return std::nullopt; }
   /// The rank's work is done; logical rank 0 sends the final state. Returns once the agent has received it.
-  virtual void finished(const std::optional<FinalState>& state) = 0;
+  virtual void finished(const std::optional<FinalState>& /*state*/) {}
   /// The rank gives up; `exit_code` and `why` reach the leader before the process ends. Never throws.
-  virtual void failed(int exit_code, const std::string& why) noexcept = 0;
+  virtual void failed(int /*exit_code*/, const std::string& /*why*/) noexcept {}
 };
-
-/// Connects to the agent named by `place` (an Error when it does not answer within 10 s), or returns the null
-/// link.
-std::unique_ptr<RankLink> make_rank_link(const std::optional<RankEnv>& place);
 
 }  // namespace holdfast::control

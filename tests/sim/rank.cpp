@@ -10,7 +10,7 @@ using namespace control;
 namespace {
 constexpr double redial_pause_s = 0.1, dial_limit_s = 2;
 constexpr double beat_s =
-    0.5;  // and at each move: AgentLink sends five times as many, of which few say anything new
+    0.5;  // and at each move: the client sends five times as many, of which few say anything new
 }  // namespace
 
 // --- the connection ---

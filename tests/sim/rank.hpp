@@ -1,6 +1,6 @@
 #pragma once
 // The processes that an agent starts, as far as it hears of them: they connect to it, again when it is
-// replaced, and speak as src/control/agent_link.cpp and launcher/pmix/pmix_relay.cpp do.
+// replaced, and speak as client/holdfast.c and launcher/pmix/pmix_relay.cpp do.
 #include <map>
 #include <memory>
 #include <optional>

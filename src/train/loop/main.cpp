@@ -17,6 +17,7 @@
 #include "src/config/choices.hpp"
 #include "src/device/load.hpp"
 #include "src/flight/stack_dump.hpp"
+#include "src/train/common/agent_link.hpp"
 #include "src/train/common/agree.hpp"
 #include "src/train/engine/probe.hpp"
 #include "src/train/local/local_level.hpp"
@@ -144,7 +145,7 @@ int run(const Arguments& arguments, comm::MpiSession& session) {
   int code = 0;
   try {
     const auto agent = rank_env_from_environment();
-    report.link = control::make_rank_link(agent);
+    report.link = make_rank_link(agent);
     report.link->progress(0, control::Phase::starting);
     train(arguments, session, agent, report);
     return 0;

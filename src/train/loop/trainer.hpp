@@ -65,8 +65,8 @@ class Trainer {
   bool accept(const MicroBatchSums& sums, const optim::StepUpdate& update);
   /// Logical rank 0: what happens at the end of the step that goes on.
   StepOrders orders_of_this_step();
-  /// Logical rank 0: whether something has asked for a save or a stop, which policy_ then orders.
-  bool take_drain();
+  /// Logical rank 0: what the run is told. Of a save or a stop policy_ knows then.
+  control::Orders take_orders();
   /// Local snapshot and save of the state at point_, where they are due.
   void keep(bool snapshot, const StepOrders& orders);
   [[noreturn]] void stop(const StepOrders& orders);

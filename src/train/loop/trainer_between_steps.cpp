@@ -10,20 +10,20 @@
 
 namespace holdfast::train {
 
-bool Trainer::take_drain() {
-  auto drain = link_.take_drain();
-  if (!drain && signals_) drain = signals_->take();
-  if (!drain) return false;
-  log::info("{}: the state is saved after this step{}", drain->reason,
-            drain->stop ? ", and the run stops, to be continued" : "");
-  policy_->drain(*drain);
-  return true;
+control::Orders Trainer::take_orders() {
+  control::Orders out = link_.take_orders();
+  if (!out.drain && signals_) out.drain = signals_->take();
+  if (!out.drain) return out;
+  log::info("{}: the state is saved after this step{}", out.drain->reason,
+            out.drain->stop ? ", and the run stops, to be continued" : "");
+  policy_->drain(*out.drain);
+  return out;
 }
 
 StepOrders Trainer::orders_of_this_step() {
-  take_drain();
+  const bool pause = take_orders().pause;
   StepOrders orders = policy_->orders(point_.step + 1, saver_.busy());
-  orders.pause = link_.paused();
+  orders.pause = pause;
   return orders;
 }
 
@@ -72,8 +72,9 @@ void Trainer::hold(bool saved) {
   for (;;) {
     StepOrders now;
     if (policy_) {
-      if (take_drain()) now = policy_->orders(point_.step, saver_.busy());
-      now.pause = link_.paused();
+      const auto told = take_orders();
+      if (told.drain) now = policy_->orders(point_.step, saver_.busy());
+      now.pause = told.pause;
     }
     world_.broadcast(std::as_writable_bytes(std::span(&now, 1)), 0);
     if (now.save && !std::exchange(saved, true)) {

@@ -40,13 +40,10 @@ class ScriptedLink final : public control::RankLink {
   control::Restored from;
   bool was_paused = false;
 
-  bool supervised() const override { return false; }
   void progress(std::int64_t step, control::Phase phase) override {
     step_ = step;
     was_paused |= phase == control::Phase::paused;
   }
-  void computed(double) override {}
-  void waited(const control::Waits&) override {}
   void restored(const control::Restored& restored) override { from = restored; }
   void doubt(std::int64_t step, const std::vector<int>& ranks, const std::string& what,
              const std::string&) override {
@@ -54,23 +51,20 @@ class ScriptedLink final : public control::RankLink {
     accused = ranks;
     check = what;
   }
-  void vote(std::int64_t, bool, const std::string&, double) override {}
-  bool wait_commit(std::int64_t, const Deadline&) override { return false; }
-  std::optional<control::Drain> take_drain() override {
-    if (!was_paused) return std::nullopt;
-    return std::exchange(drain_in_pause, std::nullopt);
+  control::Orders take_orders() override {
+    control::Orders out;
+    if (was_paused) out.drain = std::exchange(drain_in_pause, std::nullopt);
+    out.pause = step_ + 1 >= pause_at && pause_at >= 0 && pauses_++ < pause_calls;
+    return out;
   }
-  bool paused() const override { return step_ + 1 >= pause_at && pause_at >= 0 && pauses_++ < pause_calls; }
   std::optional<control::Injection> take_injection() override {
     return ++steps_ == fault_at ? std::optional(fault) : std::nullopt;
   }
-  void finished(const std::optional<control::FinalState>&) override {}
-  void failed(int, const std::string&) noexcept override {}
 
  private:
   std::int64_t step_ = 0;
   std::int64_t steps_ = 0;  ///< begun; in each of them faults are asked for once
-  mutable int pauses_ = 0;
+  int pauses_ = 0;
 };
 
 struct Outcome {

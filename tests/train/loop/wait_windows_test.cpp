@@ -48,19 +48,7 @@ class WaitingWorld final : public comm::Communicator {
 
 struct HeardLink : control::RankLink {
   std::vector<control::Waits> heard;
-  bool supervised() const override { return true; }
-  void progress(std::int64_t, control::Phase) override {}
-  void computed(double) override {}
   void waited(const control::Waits& waits) override { heard.push_back(waits); }
-  void restored(const control::Restored&) override {}
-  void doubt(std::int64_t, const std::vector<int>&, const std::string&, const std::string&) override {}
-  void vote(std::int64_t, bool, const std::string&, double) override {}
-  bool wait_commit(std::int64_t, const Deadline&) override { return false; }
-  std::optional<control::Drain> take_drain() override { return std::nullopt; }
-  bool paused() const override { return false; }
-  std::optional<control::Injection> take_injection() override { return std::nullopt; }
-  void finished(const std::optional<control::FinalState>&) override {}
-  void failed(int, const std::string&) noexcept override {}
 };
 
 class WaitWindowsTest : public testing::Test {

@@ -57,20 +57,10 @@ class Gate {
 
 struct FakeLink : control::RankLink {
   bool supervised() const override { return is_supervised; }
-  void progress(std::int64_t, control::Phase) override {}
-  void computed(double) override {}
-  void waited(const control::Waits&) override {}
-  void restored(const control::Restored&) override {}
-  void doubt(std::int64_t, const std::vector<int>&, const std::string&, const std::string&) override {}
   void vote(std::int64_t step, bool ok, const std::string& payload, double stall_s) override {
     votes.push_back({step, ok, payload, stall_s});
   }
   bool wait_commit(std::int64_t step, const Deadline&) override { return step == durable_step; }
-  std::optional<control::Drain> take_drain() override { return std::nullopt; }
-  bool paused() const override { return false; }
-  std::optional<control::Injection> take_injection() override { return std::nullopt; }
-  void finished(const std::optional<control::FinalState>&) override {}
-  void failed(int, const std::string&) noexcept override {}
   struct Vote {
     std::int64_t step;
     bool ok;

@@ -25,7 +25,7 @@ namespace {
 
 using namespace control;
 
-/// Not AgentLink: a thousand heartbeat threads would be most of what a small machine does.
+/// Not with the client: a thousand heartbeat threads would be most of what a small machine does.
 class VoteRank {
  public:
   VoteRank(const RankEnv& place, std::filesystem::path folder) : place_(place), folder_(std::move(folder)) {

@@ -1,5 +1,5 @@
 // The link of a rank to its agent, which the test simulates.
-#include "src/control/rank_link.hpp"
+#include "src/train/common/agent_link.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@ namespace holdfast::control {
 namespace {
 
 using testing::ElementsAre;
+using train::make_rank_link;
 using namespace std::chrono_literals;
 
 /// The messages that an agent receives; the test sends its answers.
@@ -115,8 +116,8 @@ TEST_F(RankLinkTest, SaysWhoItIsAndHowFarItHasCome) {
 
 TEST_F(RankLinkTest, OutcomeOfAVote) {
   connect();
-  link->vote(20, true, R"({"shard":1})");
-  link->vote(30, false, "disk full");
+  link->vote(20, true, R"({"shard":1})", 0);
+  link->vote(30, false, "disk full", 0);
   ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 2; }));
   loop.call([this] {
     const auto votes = agent->all<RankVote>();
@@ -159,13 +160,13 @@ TEST_F(RankLinkTest, FailureReachesTheAgent) {
 TEST_F(RankLinkTest, NewAgentHearsWhatHasHadNoAnswer) {
   connect();
   link->restored({10, "shared", "00ff", ""});
-  link->vote(20, true, "a");
-  link->vote(30, true, "b");
+  link->vote(20, true, "a", 0);
+  link->vote(30, true, "b", 0);
   ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 2; }));
   say(CommitOutcome{5, 20, true, ""});
   ASSERT_TRUE(link->wait_commit(20, Deadline::in(10s)));
   stop_agent();
-  link->vote(40, true, "c");  // said to nobody
+  link->vote(40, true, "c", 0);  // said to nobody
   start_agent();
   ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 2; }));
   loop.call([this] {
@@ -193,18 +194,70 @@ TEST_F(RankLinkTest, LastWordsOutliveTheAgent) {
   EXPECT_FALSE(loop.call([this] { return agent->all<RankFinished>().at(0).state.has_value(); }));
 }
 
+TEST_F(RankLinkTest, WhatOnlyTheTrainerSays) {
+  connect();
+  link->restored({10, "peer", "00ff", "a note"});
+  link->progress(20, Phase::optimizer);
+  link->computed(0.25);
+  link->waited({20, 1000, 2, 5, {{4, 9}, {0, 1}}});
+  link->vote(20, true, "{\n}", 1.5);
+  std::thread rank([&] { link->doubt(18, {4, 5}, "replicas", "they differ"); });
+  ASSERT_TRUE(until([this] { return agent->all<RankDoubt>().size() == 1; }));
+  loop.call([this] {
+    EXPECT_EQ(agent->all<RankRestored>().at(0).from.digest, "00ff");
+    EXPECT_EQ(agent->all<RankRestored>().at(0).from.note, "a note");
+    EXPECT_EQ(agent->all<RankVote>().at(0).stall_us, 1'500'000);
+    EXPECT_EQ(agent->all<RankVote>().at(0).payload, "{ }");
+    ASSERT_EQ(agent->all<RankWaits>().size(), 1u);
+    EXPECT_EQ(agent->all<RankWaits>()[0].waits.longest.at(0).us, 9);
+    const auto doubt = agent->all<RankDoubt>().at(0);
+    EXPECT_EQ(doubt.step, 18);
+    EXPECT_THAT(doubt.accused, ElementsAre(4, 5));
+    EXPECT_EQ(agent->progress.step, 20) << "it is said before";
+    EXPECT_EQ(agent->progress.compute_us, 250'000);
+  });
+  stop_agent();
+  start_agent();
+  ASSERT_TRUE(until([this] { return agent->all<RankDoubt>().size() == 1; })) << "it had no answer";
+  EXPECT_TRUE(loop.call([this] { return agent->all<RankWaits>().empty(); })) << "it is said once";
+  say(Taken{});
+  rank.join();
+}
+
+TEST_F(RankLinkTest, AStepIsNoRestoredState) {
+  connect();
+  link->progress(0, Phase::starting);
+  link->progress(7, Phase::restoring);
+  ASSERT_TRUE(until([this] { return agent->progress.step == 7; }));
+  const int before = loop.call([this] { return agent->beats; });
+  ASSERT_TRUE(until([&] { return agent->beats > before; }));
+  EXPECT_TRUE(loop.call([this] { return agent->all<RankRestored>().empty(); }));
+}
+
+TEST_F(RankLinkTest, AFaultIsToBeInjectedOnce) {
+  connect();
+  EXPECT_FALSE(link->take_injection());
+  say(Inject{"slow", 3, 1.5, 77});
+  std::optional<Injection> fault;
+  ASSERT_TRUE(until([&] { return (fault = link->take_injection()).has_value(); }));
+  EXPECT_EQ(fault->fault, "slow");
+  EXPECT_EQ(fault->seconds, 1.5);
+  EXPECT_EQ(fault->seed, 77u);
+  EXPECT_FALSE(link->take_injection());
+}
+
 TEST_F(RankLinkTest, ADrainIsGivenOutOnce) {
   connect();
-  EXPECT_FALSE(link->take_drain());
+  EXPECT_FALSE(link->take_orders().drain);
   const auto taken = [this] {
     std::optional<Drain> drain;
-    EXPECT_TRUE(until([&] { return (drain = link->take_drain()).has_value(); }));
+    EXPECT_TRUE(until([&] { return (drain = link->take_orders().drain).has_value(); }));
     return drain.value_or(Drain{});
   };
   const auto heard_nothing_new = [this](std::int64_t step) {  // what was said before the outcome is known
     say(CommitOutcome{5, step, true, ""});
     EXPECT_TRUE(link->wait_commit(step, Deadline::in(10s)));
-    return !link->take_drain();
+    return !link->take_orders().drain;
   };
   const Drain save{false, "the batch host was lost"}, stop{true, "SIGTERM"};
   say(save);
@@ -229,8 +282,9 @@ TEST_F(RankLinkTest, AnOrderIsConfirmedWhenTheTrainerHasTakenIt) {
   say(CommitOutcome{5, 20, true, ""});
   ASSERT_TRUE(link->wait_commit(20, Deadline::in(10s)));
   EXPECT_TRUE(loop.call([this] { return agent->all<RankHeard>().empty(); })) << "it has not asked";
-  EXPECT_TRUE(link->take_drain());
-  EXPECT_TRUE(link->paused());
+  const Orders told = link->take_orders();
+  EXPECT_TRUE(told.drain);
+  EXPECT_TRUE(told.pause);
   ASSERT_TRUE(until([this] { return agent->all<RankHeard>().size() == 2; }));
   loop.call([this] {
     const auto heard = agent->all<RankHeard>();
@@ -245,8 +299,8 @@ TEST_F(RankLinkTest, ADrainThatEscalatesBeforeItIsTaken) {
   say(Drain{true, "SIGTERM"});
   say(CommitOutcome{5, 20, true, ""});
   ASSERT_TRUE(link->wait_commit(20, Deadline::in(10s)));
-  EXPECT_EQ(link->take_drain(), (Drain{true, "SIGTERM"}));
-  EXPECT_FALSE(link->take_drain());
+  EXPECT_EQ(link->take_orders().drain, (Drain{true, "SIGTERM"}));
+  EXPECT_FALSE(link->take_orders().drain);
 }
 
 TEST_F(RankLinkTest, NonsenseFromTheAgentIsPassedOver) {
@@ -268,14 +322,27 @@ TEST(RankLink, BareMode) {
     EXPECT_FALSE(link->supervised());
     link->progress(1, Phase::forward);
     link->restored({});
-    link->vote(1, true, "");
+    link->vote(1, true, "", 0);
     const auto begin = Clock::now();
     EXPECT_FALSE(link->wait_commit(1, Deadline::in(std::chrono::hours(1))));
-    EXPECT_FALSE(link->take_drain());
+    EXPECT_FALSE(link->take_orders().drain);
     link->finished(FinalState{});
     link->failed(1, "nobody listens");
     EXPECT_LT(Clock::now() - begin, 5s);
   }
+}
+
+TEST_F(RankLinkTest, NobodyAnswers) {
+  stop_agent();
+  try {
+    make_rank_link(place, 300ms);
+    FAIL() << "there is no agent";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit(), Exit::transient);
+    EXPECT_THAT(error.what(), testing::HasSubstr("No such file"));
+  }
+  start_agent();
+  connect();  // a process may try again
 }
 
 TEST(RankLink, NeedsItsKey) {
