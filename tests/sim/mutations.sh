@@ -26,19 +26,19 @@ attempts are not counted on     | launcher/supervise/supervisor_effects.cpp  | s
 state in doubt is trusted       | launcher/supervise/supervisor_effects.cpp  | s/.trusted_step = state_.trusted_step,/.trusted_step = -1,/
 failed starts end the run       | launcher/supervise/budget_table.cpp        | /case Kind::leader_changed:/,/return/ s/return CauseKind::infrastructure;/return CauseKind::program;/
 lines that came too late count  | launcher/supervise/valid_events.cpp        | s/term = first->after->term;/term = seq = INT32_MAX;/
-clears before ranks have ended   | launcher/agent/daemon/agent_orders.cpp       | s/if (left \&\& left->empty() \&\& leaving_.empty())/if (true)/
+clears before ranks have ended  | launcher/agent/daemon/rank_ender.cpp       | s/if (left \&\& left->empty() \&\& leaving_.empty())/if (true)/
 blames most of the nodes        | launcher/supervise/clear_watch.cpp         | s/const bool most = .*;/const bool most = false;/
 blames them when most have ended | launcher/supervise/clear_watch.cpp        | s/std::max(told, most_at_)/told/
-starts ranks again              | launcher/agent/daemon/agent_ranks.cpp        | s/if (rank.pid > 0 || rank.ended || rank.failed) return;//
-forgets what has not begun      | launcher/agent/daemon/agent_orders.cpp       | s/rank.attempt < attempt \&\& rank.lives()/rank.attempt < attempt \&\& rank.started \&\& !rank.ended/
-forgets the ranks of the last   | launcher/agent/daemon/agent.cpp              | s/^  adopt_what_runs();//
-forgets the term of the last    | launcher/agent/daemon/agent.cpp              | s/^    remember_term(scratch_, hello.term);//
-a beat waits for storage (B.2)   | launcher/agent/daemon/agent_orders.cpp       | s/^Beat Agent::beat() const {/&\n  files::is_there(run_.result());/
+starts ranks again              | launcher/agent/daemon/rank_starter.cpp     | s/if (rank.pid > 0 || rank.ended || rank.failed) return;//
+forgets what has not begun      | launcher/agent/daemon/rank_keeper.cpp      | s/rank.attempt < attempt \&\& rank.lives()/rank.attempt < attempt \&\& rank.started \&\& !rank.ended/
+forgets the ranks of the last   | launcher/agent/daemon/agent.cpp            | s/^  adopt_what_runs();//
+forgets the term of the last    | launcher/agent/daemon/leader_link.cpp      | s/^    remember_term(here_.in.scratch, hello.term);//
+a heartbeat waits for storage (B.2) | launcher/agent/daemon/leader_link.cpp  | s/^Beat LeaderLink::heartbeat() const {/&\n  files::is_there(here_.in.run.result());/
 storage spends counts (E.1)     | launcher/supervise/budget_table.cpp        | s/f.blame == Blame::shared ||//
 infrastructure spends counts    | launcher/supervise/run_state.cpp           | s/^  if (e.kind == "program") {/  if (e.kind != "planned") {/
 no patience with storage        | launcher/supervise/first_bounds.cpp        | s/ + (row_of(phase)->patient ? work.patience_s : 0)//
 nothing bounds what is new (F.1) | launcher/supervise/first_bounds.cpp       | s/if (planned < 0) return longest;/return longest;/
-final states die with the agent | launcher/agent/daemon/agent_ranks.cpp       | s/^  rank.finished = record.finished;//
+final states die with the agent | launcher/agent/daemon/rank_keeper.cpp      | s/^  rank.finished = record.finished;//
 time runs backwards             | launcher/supervise/time_account.cpp        | s/if (elected) behind_ = .*;/;/
 '
 commands=$(ninja -C "$build" -t commands sim_test)

@@ -7,13 +7,14 @@
 #include "launcher/supervise/journal.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
-#include "src/control/channel.hpp"
 #include "tests/config/scratch.hpp"
+#include "tests/control/by_hand.hpp"
 #include "tests/slurm/fake_cluster.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
+using control::test::HandLoop;
 using nlohmann::json;
 using testing::Contains;
 using testing::ElementsAre;
@@ -22,72 +23,6 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 constexpr slurm::JobId told_job = 7;
-
-/// Its time passes when the test says so; the work of a thread takes none, unless the thread is held.
-class HandLoop final : public control::Loop {
- public:
-  std::vector<bool> held = std::vector<bool>(4);  ///< by thread, in the order in which they were made
-
-  /// Timers ring, in their order.
-  void pass(int seconds) {
-    const auto until = now_ + std::chrono::seconds(seconds);
-    for (;;) {
-      std::shared_ptr<Timer> next;
-      for (const auto& weak : timers_)
-        if (const auto timer = weak.lock(); timer && (!next || timer->at < next->at)) next = timer;
-      if (!next || next->at > until) break;
-      now_ = std::max(now_, next->at);
-      next->at += next->period;
-      next->work();
-    }
-    now_ = until;
-  }
-
-  Clock::time_point now() const override { return now_; }
-  std::function<double()> unix_clock() const override { return unix_seconds; }
-  double longest_turn() override { return 0; }
-  void post(std::function<void()> work) override { work(); }
-  Handle after(Millis, std::function<void()>) override { return nullptr; }
-  Handle every(Millis period, std::function<void()> work) override {
-    auto timer = std::make_shared<Timer>(Timer{period, now_ + period, std::move(work)});
-    timers_.push_back(timer);
-    return timer;
-  }
-  std::unique_ptr<Thread> thread(ThreadEnd) override { return std::make_unique<HandThread>(*this, made_++); }
-  std::shared_ptr<control::Channel> dial(control::Call) override { return nullptr; }
-  Handle listen(control::Port) override { return nullptr; }
-
- private:
-  struct Timer {
-    Millis period;
-    Clock::time_point at;
-    std::function<void()> work;
-  };
-  class HandThread final : public Thread {
-   public:
-    HandThread(HandLoop& loop, std::size_t number) : loop_(loop), number_(number) {}
-    void run(std::function<void()> work, std::function<void()> then) override {
-      if (loop_.held.at(number_)) {
-        began_ = loop_.now();
-        return;
-      }
-      work();
-      then();
-    }
-    std::optional<Millis> busy_for() const override {
-      if (!began_) return std::nullopt;
-      return std::chrono::duration_cast<Millis>(loop_.now() - *began_);
-    }
-
-   private:
-    HandLoop& loop_;
-    std::size_t number_;
-    std::optional<Clock::time_point> began_;
-  };
-  Clock::time_point now_{};
-  std::vector<std::weak_ptr<Timer>> timers_;
-  std::size_t made_ = 0;
-};
 
 class CommentedCluster final : public slurm::FakeCluster {
  public:
@@ -262,7 +197,7 @@ TEST_F(ProgressTellerTest, SlurmThatDoesNotTakeACommentIsAskedAgainLater) {
 }
 
 TEST_F(ProgressTellerTest, SlurmThatDoesNotAnswerHoldsUpNothing) {
-  loop.held[1] = true;
+  loop.held = {1};
   begin();
   train(900);
   EXPECT_THAT(lines, Contains(HasSubstr("step 3"))) << "the log goes on";
@@ -274,7 +209,7 @@ TEST_F(ProgressTellerTest, SlurmThatDoesNotAnswerHoldsUpNothing) {
 
 TEST_F(ProgressTellerTest, StorageThatDoesNotAnswerHoldsUpNothing) {
   begin();
-  loop.held[0] = true;
+  loop.held = {0};
   train(600);
   EXPECT_THAT(lines, IsEmpty());
   EXPECT_THAT(cluster.asked_at, IsEmpty());

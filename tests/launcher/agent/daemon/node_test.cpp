@@ -14,12 +14,14 @@
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "tests/control/by_hand.hpp"
 #include "tests/control/loop_thread.hpp"
 #include "tests/launcher/golden.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
+using control::test::FakeChannel;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::Not;
@@ -429,15 +431,6 @@ TEST_F(ChildrenTest, ProcessesOfOthers) {
 }
 
 // Remembering.
-
-struct FakeChannel final : control::Channel {
-  void handle(Handlers) override {}
-  void send(std::string_view text) override { sent.emplace_back(text); }
-  void close() override { is_open = false; }
-  bool open() const override { return is_open; }
-  std::vector<std::string> sent;
-  bool is_open = true;
-};
 
 TEST(LocalRanks, StateMessagesForANewLeader) {
   LocalRanks ranks;
