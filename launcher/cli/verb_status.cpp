@@ -3,12 +3,12 @@
 
 #include "launcher/cli/run_facts.hpp"
 #include "launcher/cli/verbs.hpp"
-#include "launcher/cli/within.hpp"
 #include "launcher/supervise/status_view.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "slurm/find_run.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/strict_json.hpp"
+#include "src/base/within.hpp"
 
 namespace holdfast::launcher {
 void add_status(CLI::App& app, int& exit_code) {

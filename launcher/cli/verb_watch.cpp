@@ -7,13 +7,13 @@
 #include "launcher/cli/order_from_here.hpp"
 #include "launcher/cli/terminal.hpp"
 #include "launcher/cli/verbs.hpp"
-#include "launcher/cli/within.hpp"
 #include "launcher/supervise/status_view.hpp"
 #include "launcher/watch/dialog.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "slurm/find_run.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
+#include "src/base/within.hpp"
 
 namespace holdfast::launcher {
 namespace {

@@ -366,10 +366,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv&
     if (code == static_cast<int>(Exit::transient) && !monitor.told_to_end() && env.in_batch_script()) {
       // SLURM ends a job that it requeues: this process must live until it has set the nodes to exclude.
       ::signal(SIGTERM, SIG_IGN);
-      if (cluster.requeues_at_its_end(env.job))
-        log::info("SLURM preempts job {}, and puts it back into the queue itself", env.job);
-      else
-        requeue_job(run, cluster, env.job, roster, ledger, excluded);
+      requeue_job(run, cluster, env.job, roster, ledger, excluded);
     }
   } catch (const Error& error) {
     log::warn("{}", error.what());  // the batch script requeues too

@@ -1,14 +1,14 @@
 #include "launcher/job/requeue.hpp"
 
-#include <future>
 #include <set>
-#include <thread>
+#include <utility>
 
 #include "launcher/supervise/journal.hpp"
-#include "launcher/supervise/policy.hpp"
+#include "launcher/supervise/node_record.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/within.hpp"
 
 namespace holdfast::launcher {
 
@@ -20,28 +20,18 @@ std::map<std::string, NodeHistory> histories(const std::string& folder, const Ro
   if (folder.empty()) return {};
   std::vector<std::string> names;
   for (const auto& node : roster.nodes) names.push_back(node.name);
-  struct Read {
-    std::map<std::string, NodeHistory> histories;
-    std::string problem;
-  };
-  auto promise = std::make_shared<std::promise<Read>>();
-  auto future = promise->get_future();
-  std::thread([promise, folder, names] {
-    Read read;
-    try {
-      read.histories = read_ledger(folder, names, unix_seconds(), read.problem);
-    } catch (const std::exception& error) {
-      read.problem = error.what();
-    }
-    promise->set_value(std::move(read));
-  }).detach();
-  if (future.wait_for(ledger_limit) != std::future_status::ready) {
-    log::warn("the ledger of nodes {} does not answer; continuing without it", folder);
+  try {
+    auto [read, problem] = within(ledger_limit, "the ledger of nodes " + folder, [folder, names] {
+      std::string trouble;
+      auto found = read_ledger(folder, names, unix_seconds(), trouble);
+      return std::pair(std::move(found), trouble);
+    });
+    if (!problem.empty()) log::warn("the ledger of nodes: {}", problem);
+    return read;
+  } catch (const std::exception& error) {
+    log::warn("the ledger of nodes is not read: {}", error.what());
     return {};
   }
-  Read read = future.get();
-  if (!read.problem.empty()) log::warn("the ledger of nodes: {}", read.problem);
-  return std::move(read.histories);
 }
 
 void print_admin_lines(const RunDir& run, const std::string& job) {
@@ -58,8 +48,7 @@ void print_admin_lines(const RunDir& run, const std::string& job) {
 slurm::OwnExclusions exclusions_of(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job,
                                    const RunState& before, const std::map<std::string, NodeHistory>& past) {
   try {
-    auto unwanted = before.outcome ? before.outcome->exclude : std::vector<std::string>{};
-    const auto doubtful = nodes_in_doubt(before, past);
+    auto [unwanted, doubtful] = unwanted_nodes(before, past);
     unwanted.insert(unwanted.end(), doubtful.begin(), doubtful.end());
     const auto own = slurm::own_exclusions(slurm::read_exclusions(run.excluded(), job),
                                            cluster.other_nodes(job).excluded, unwanted, unix_seconds());
@@ -73,11 +62,10 @@ slurm::OwnExclusions exclusions_of(const RunDir& run, slurm::Cluster& cluster, s
 
 void requeue_job(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job, const Roster& roster,
                  const std::string& ledger, const slurm::OwnExclusions& own) {
-  const RunState state = replay(run);
-  const auto failed = state.outcome ? state.outcome->exclude : std::vector<std::string>{};
-  const auto doubtful = nodes_in_doubt(state, histories(ledger, roster));
-  slurm::requeue_elsewhere(cluster, job, failed, static_cast<int>(roster.nodes.size()), doubtful,
-                           slurm::expired(own, unix_seconds()));
+  auto [failed, doubtful] = unwanted_nodes(replay(run), histories(ledger, roster));
+  slurm::requeue_elsewhere(cluster, job,
+                           {static_cast<int>(roster.nodes.size()), std::move(failed), std::move(doubtful),
+                            slurm::expired(own, unix_seconds())});
 }
 
 }  // namespace holdfast::launcher

@@ -1,14 +1,21 @@
 #pragma once
-// A job among the jobs before and after it: the ledger of nodes, commands for the administrator, and
-// requeueing.
+// How a run goes back into the queue, and what it takes from one job to the next.
+//
+// - Decided: the run ends with exit code 75. The leader says so in run_finished: by the policy (policy.hpp),
+//   the end of a drain (drain.hpp), or a budget of the infrastructure (budget_table.hpp). Where there is no
+//   leader to say so, the job monitor ends with 75: too few agents answer, or SLURM refuses every step.
+// - For which nodes: those that have failed in the job are excluded, and so are those that fail again and
+//   again, if there are enough others (unwanted_nodes() in node_record.hpp). An exclusion lasts for a day.
+// - Done: by slurm::requeue_elsewhere() (slurm/requeue.hpp), which `holdfast run` calls at its end, and the
+//   leader in its place once the batch host is lost (batch_script_fallback.hpp). A job that SLURM preempts it
+//   requeues itself. Where `holdfast run` could not, the batch script asks again, and excludes no node.
 #include <map>
 #include <string>
 
 #include "launcher/supervise/ledger.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "launcher/supervise/run_state.hpp"
-#include "slurm/cluster.hpp"
-#include "slurm/exclusion.hpp"
+#include "slurm/requeue.hpp"
 #include "src/base/run_dir.hpp"
 
 namespace holdfast::launcher {
@@ -26,8 +33,7 @@ void print_admin_lines(const RunDir& run, const std::string& job);
 slurm::OwnExclusions exclusions_of(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job,
                                    const RunState& before, const std::map<std::string, NodeHistory>& past);
 
-/// Requeues the job for other nodes than those that have failed; nodes that were excluded long ago (`own`)
-/// may be among them again. The batch script would requeue it too, but cannot exclude nodes. Throws Error.
+/// Requeues the job; nodes that were excluded long ago (`own`) may be among its nodes again. Throws Error.
 void requeue_job(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job, const Roster& roster,
                  const std::string& ledger, const slurm::OwnExclusions& own);
 

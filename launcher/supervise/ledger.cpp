@@ -9,7 +9,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "launcher/supervise/node_score.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -27,6 +26,8 @@ constexpr std::size_t max_line = 4096;       // one write of this size is not to
 constexpr std::size_t max_evidence = 1024;   // bytes, before JSON escapes
 constexpr std::size_t max_read = 256 << 10;  // of a file's end: a thousand failures
 constexpr std::size_t last_kept = 5;
+constexpr double fading_s = 7 * day;
+constexpr double least_weight = 0.05;  // of a failure three weeks ago
 
 /// Accepts only names that are plain file names: names come from SLURM, and the ledger may be shared.
 fs::path file_of(const fs::path& folder, const std::string& node) {
@@ -141,6 +142,12 @@ void append_to_ledger(const fs::path& folder, const LedgerEntry& entry) {
     throw Error(Exit::runtime, "cannot write " + file.string(), "only a part of the line was written");
 }
 
+double faded(double age_s) { return std::exp(-std::max(0.0, age_s) / fading_s); }
+
+int whole_failures(double weight) {
+  return static_cast<int>(std::ceil(std::max(0.0, weight - least_weight)));
+}
+
 int NodeHistory::past_failures() const { return whole_failures(weight); }
 
 std::map<std::string, NodeHistory> read_ledger(const fs::path& folder, const std::vector<std::string>& nodes,
@@ -155,20 +162,6 @@ std::map<std::string, NodeHistory> read_ledger(const fs::path& folder, const std
     }
   }
   return histories;
-}
-
-std::vector<std::string> nodes_to_exclude(const std::set<std::string>& failed_here,
-                                          const std::map<std::string, NodeHistory>& histories,
-                                          int max_bad_nodes) {
-  std::vector<std::pair<double, std::string>> bad_nodes;
-  for (const auto& [node, history] : histories)
-    if (history.weight > bad_node_weight && !failed_here.contains(node))
-      bad_nodes.emplace_back(-history.weight, node);
-  std::sort(bad_nodes.begin(), bad_nodes.end());
-  if (bad_nodes.size() > as_size(std::max(0, max_bad_nodes))) bad_nodes.resize(std::max(0, max_bad_nodes));
-  std::set<std::string> out = failed_here;
-  for (const auto& bad_node : bad_nodes) out.insert(bad_node.second);
-  return {out.begin(), out.end()};
 }
 
 }  // namespace holdfast::launcher

@@ -4,7 +4,6 @@
 // malformed is skipped. The ledger only influences choices: one that cannot be read counts as empty.
 #include <filesystem>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -24,8 +23,14 @@ struct LedgerEntry {
 /// group writes, files are the group's). Throws Error; may block as long as the file system does.
 void append_to_ledger(const std::filesystem::path& folder, const LedgerEntry& entry);
 
+/// What a failure counts that lies so far back (seconds): exp(-age / 7 days).
+double faded(double age_s);
+/// The sum of such counts as a number of failures: rounded up, but nothing is left of a single one after
+/// three weeks.
+int whole_failures(double weight);
+
 struct NodeHistory {
-  /// Hardware failures, each fading as node_score.hpp says.
+  /// Hardware failures, each faded.
   double weight = 0;
   std::vector<LedgerEntry> last;  ///< the newest hardware failures, newest first
   /// Roster::Node::past_failures: `weight`, rounded up.
@@ -36,13 +41,5 @@ struct NodeHistory {
 std::map<std::string, NodeHistory> read_ledger(const std::filesystem::path& folder,
                                                const std::vector<std::string>& nodes, double now,
                                                std::string& problem);
-
-/// A node that fails again and again ends many jobs: with more than this weight it is a bad node.
-constexpr double bad_node_weight = 3;
-/// Nodes that a requeued job should not get: those that failed in this job, and bad nodes, but only the
-/// worst `max_bad_nodes` of these: a fault of the network must not empty the cluster. Sorted by name.
-std::vector<std::string> nodes_to_exclude(const std::set<std::string>& failed_here,
-                                          const std::map<std::string, NodeHistory>& histories,
-                                          int max_bad_nodes = 8);
 
 }  // namespace holdfast::launcher

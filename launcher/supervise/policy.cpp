@@ -203,20 +203,6 @@ double hours_left(const RunState& state, const Shrinking& shrinking, int nodes, 
   return static_cast<double>(std::max<std::int64_t>(0, shrinking.steps - reached)) * each / 3600;
 }
 
-std::vector<std::string> to_exclude(const RunState& state) {
-  return {state.lost.begin(), state.lost.end()};  // the evicted are among them
-}
-
-std::vector<std::string> nodes_in_doubt(const RunState& state, std::map<std::string, NodeHistory> ledger) {
-  for (const auto& [node, past] : state.pasts)
-    ledger[node].weight = std::max(ledger[node].weight, past.failure_weight(state.last_at));
-  const auto excluded = to_exclude(state);
-  const std::set<std::string> failed(excluded.begin(), excluded.end());
-  auto nodes = nodes_to_exclude(failed, ledger);
-  std::erase_if(nodes, [&](const std::string& node) { return failed.contains(node); });
-  return nodes;
-}
-
 Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
   const auto lost = [&](int n) { return s.state.lost.contains(s.roster.nodes[n].name); };
   PolicyFacts facts;

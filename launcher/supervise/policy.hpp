@@ -9,7 +9,6 @@
 
 #include "launcher/diagnose/diagnosis.hpp"
 #include "launcher/plan/shrink.hpp"
-#include "launcher/supervise/ledger.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "launcher/supervise/run_state.hpp"
 #include "launcher/supervise/spare_choice.hpp"
@@ -123,12 +122,6 @@ struct Decision {
 /// has come to `step`; negative: not known.
 double hours_left(const RunState& state, const Shrinking& shrinking, int nodes, std::int64_t step,
                   double unix_now);
-/// Nodes that the next job should not get: those that were lost or evicted.
-std::vector<std::string> to_exclude(const RunState& state);
-/// Nodes beside those that it should rather not get: those that fail again and again (bad_node_weight), by
-/// the record of the run or by `ledger`, which knows the nodes of this job. Sorted by name.
-std::vector<std::string> nodes_in_doubt(const RunState& state,
-                                        std::map<std::string, NodeHistory> ledger = {});
 
 Decision decide(const Situation& situation, const Failure& failure, bool worth_saving);
 

@@ -38,6 +38,10 @@ bool is_false_start(const AttemptRecord& a, const events::AttemptEnded& e) {
   return e.kind == "program" && e.status != 0 && (a.reports ? !a.restored : !e.progress_assumed);
 }
 
+NodeMark marked(NodeMark::What what, const RunState& s, double at) {
+  return {what, at, s.job_term, s.attempts.empty() ? 0 : s.attempts.back().number};
+}
+
 /// One function for each event, and none for all others: an event without one does not compile.
 class Fold {
  public:
@@ -70,7 +74,6 @@ class Fold {
   void operator()(const events::NodeLost& e) const {
     s.lost.insert(e.node);
     left(e.node);
-    mark(e.node, NodeMark::What::lost);
   }
   void operator()(const events::NodeReturned& e) const {
     s.lost.erase(e.node);
@@ -89,17 +92,13 @@ class Fold {
     if (!e.sign.empty()) s.evictions[e.sign].insert(e.node);
     s.slow.erase(e.node);
     left(e.node);
-    mark(e.node, NodeMark::What::evicted);
   }
   void operator()(const events::SparePromoted&) const {}
   void operator()(const events::RunShrunk&) const {}
   void operator()(const events::RunGrown&) const {}
   void operator()(const events::SpareHealth& e) const;
   void operator()(const events::FindingShared& e) const;
-  void operator()(const events::Straggler& e) const {
-    s.slow[e.node] = e.evidence;
-    mark(e.node, NodeMark::What::slow);
-  }
+  void operator()(const events::Straggler& e) const { s.slow[e.node] = e.evidence; }
   void operator()(const events::PartnerCopies& e) const {
     if (e.on)
       s.copies_off.erase(e.node);
@@ -144,10 +143,6 @@ class Fold {
     s.evicting.erase(node);
     if (s.evicting.empty()) s.evicting_since.reset();
   }
-  NodeMark marked(NodeMark::What what) const {
-    return {what, at_.unix, s.job_term, s.attempts.empty() ? 0 : s.attempts.back().number};
-  }
-  void mark(const std::string& node, NodeMark::What what) const { s.pasts[node].add(marked(what)); }
   void decided(int number, std::int64_t step, bool durable) const {
     if (!s.attempts.empty() && number == s.attempts.back().number) s.commit_outcomes[step] = durable;
   }
@@ -283,9 +278,6 @@ void Fold::operator()(const events::AttemptEnded& e) const {
   }
   if (!a->node.empty() && e.blame == name_of(Blame::claim))
     s.claims[a->node] = e.evidence.empty() ? e.cause : e.evidence.front();
-  if (a->node.empty() || !e.blamed) return;
-  ++s.failures[a->node];
-  mark(a->node, NodeMark::What::ended_attempt);
 }
 
 void Fold::operator()(const events::SpareHealth& e) const {
@@ -295,8 +287,8 @@ void Fold::operator()(const events::SpareHealth& e) const {
   for (const auto& [check, found] : e.checks)
     health.findings.push_back({check, control::fitness_called(found).value_or(Fitness::unknown), ""});
   if (fitness == Fitness::critical || fitness == Fitness::warning)
-    s.pasts[e.node].checked(
-        marked(fitness == Fitness::critical ? NodeMark::What::critical : NodeMark::What::warned));
+    s.pasts[e.node].checked(marked(
+        fitness == Fitness::critical ? NodeMark::What::critical : NodeMark::What::warned, s, at_.unix));
   else if (fitness == Fitness::ok)
     s.pasts[e.node].checked_ok();
 }
@@ -357,8 +349,6 @@ void Fold::operator()(const events::SilentCorruption& e) const {
   s.trusted_step = e.trusted_step;
   s.tainted_step = std::max(s.tainted_step, e.step);
   s.tainted_attempt = e.attempt;
-  for (const auto& node : e.nodes)
-    mark(node, e.nodes.size() == 1 ? NodeMark::What::computed_wrongly : NodeMark::What::doubted);
   s.durable.erase(s.durable.upper_bound(s.trusted_step), s.durable.end());
   s.durable_step = s.durable.empty() ? -1 : *s.durable.rbegin();
   s.durable_at.reset();  // that of an older one is not remembered
@@ -398,6 +388,10 @@ std::vector<std::int64_t> newest_durable(const RunState& state) {
 
 void apply(RunState& state, const LogEntry& entry) {
   std::visit(Fold(state, entry.envelope), entry.event);
+  for (const auto& [node, what] : faults_in(entry.event)) {
+    state.pasts[node].add(marked(what, state, entry.envelope.unix));
+    if (what == NodeMark::What::ended_attempt) ++state.failures[node];
+  }
   state.time.take(entry);
   state.last_at = entry.envelope.unix;
 }

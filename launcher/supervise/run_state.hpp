@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launcher/record/events.hpp"
-#include "launcher/supervise/node_score.hpp"
+#include "launcher/supervise/node_record.hpp"
 #include "launcher/supervise/time_account.hpp"
 #include "src/base/error.hpp"
 #include "src/control/message.hpp"

@@ -24,10 +24,10 @@ NodeScore score_of(const Roster& roster, const RunState& state, int node);
 ///
 /// Never: a node that is lost or evicted, that has a slot, or whose numerics probe differs. Of the others,
 /// the first difference decides: not unfit; heard recently; not a suspect; fewer failures in this run
-/// (node_score.hpp); no warning from its checks; not the batch host (losing it costs more than losing another
-/// node); in the failed node's scalable unit (the same leaf switches, so that each GPU stays on its rail);
-/// fewer failures in the ledger; fewer doubts; the lower index. `views`: by node; empty: nothing is known of
-/// any.
+/// (node_record.hpp); no warning from its checks; not the batch host (losing it costs more than losing
+/// another node); in the failed node's scalable unit (the same leaf switches, so that each GPU stays on its
+/// rail); fewer failures in the ledger; fewer doubts; the lower index. `views`: by node; empty: nothing is
+/// known of any.
 int best_spare(const Roster& roster, const RunState& state, const std::vector<int>& placement,
                int failed_node, const std::vector<NodeView>& views);
 

@@ -27,7 +27,7 @@ struct RunDir {
   std::filesystem::path script() const { return path / "job.sbatch"; }
   std::filesystem::path secret() const { return path / "secret"; }     ///< 0600, 64 hex digits
   std::filesystem::path owner() const { return path / "owner.json"; }  ///< the job that owns the directory
-  /// Nodes that Holdfast has excluded for the job; see slurm/exclusion.hpp.
+  /// Nodes that Holdfast has excluded for the job; see slurm/requeue.hpp.
   std::filesystem::path excluded() const { return path / "excluded.json"; }
   std::filesystem::path bare_lock() const { return path / "bare.lock"; }  ///< held by a run without SLURM
   std::filesystem::path nodes() const {

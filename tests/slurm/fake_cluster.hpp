@@ -70,7 +70,8 @@ class FakeCluster : public Cluster {
   std::map<JobId, std::vector<std::string>> excluded;
   std::map<JobId, std::string> comments;
   std::map<JobId, JobId> waits_for;
-  std::set<int> processes;  ///< that SLURM knows of on a node
+  std::set<int> processes;    ///< that SLURM knows of on a node
+  std::set<JobId> preempted;  ///< SLURM requeues them itself
 
   std::string version(std::chrono::milliseconds) override { return "22.05.8"; }
   void ping(std::chrono::milliseconds) override { need_controller(); }
@@ -138,9 +139,9 @@ class FakeCluster : public Cluster {
     job.nodes.clear();
     job.batch_host.clear();
   }
-  bool requeues_at_its_end(JobId, std::chrono::milliseconds) override {
+  bool requeues_at_its_end(JobId id, std::chrono::milliseconds) override {
     need_controller();
-    return false;
+    return preempted.contains(id);
   }
   void wait_for(JobId id, JobId other, std::chrono::milliseconds) override {
     need_controller();

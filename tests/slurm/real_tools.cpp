@@ -13,9 +13,9 @@
 #include "slurm/cluster_cli.hpp"
 #include "slurm/commands.hpp"
 #include "slurm/environment.hpp"
-#include "slurm/exclusion.hpp"
 #include "slurm/hostlist.hpp"
 #include "slurm/job_commands.hpp"
+#include "slurm/requeue.hpp"
 #include "slurm/site.hpp"
 #include "src/base/env.hpp"
 #include "src/base/files.hpp"
@@ -230,7 +230,7 @@ TEST_F(Owner, knows_where_a_job_may_run_besides) {
 TEST_F(Owner, requeues_a_job_for_other_nodes) {
   ASSERT_TRUE(soon(runs));
   const auto before = cluster().job(job)->nodes;
-  requeue_elsewhere(cluster(), job, {before.back()}, 2);
+  requeue_elsewhere(cluster(), job, {2, {before.back()}});
   EXPECT_EQ(expand(shown_of(job, "ExcNodeList")).size(), 2u) << shown_of(job, "ExcNodeList");
   EXPECT_THAT(cluster().other_nodes(job).excluded, testing::UnorderedElementsAre(before.back(), "dgx004"));
   EXPECT_EQ(shown_of(job, "Restarts"), "1");
@@ -249,10 +249,10 @@ TEST_F(Owner, leaves_a_job_that_could_not_start_elsewhere_as_it_is) {
   ASSERT_TRUE(soon(runs));
   const auto here = cluster().job(job)->nodes;
   const std::string before = shown_of(job, "ExcNodeList");
-  requeue_elsewhere(cluster(), job, {here.back()}, 2);
+  requeue_elsewhere(cluster(), job, {2, {here.back()}});
   EXPECT_EQ(shown_of(job, "Restarts"), "2");
   EXPECT_EQ(shown_of(job, "ExcNodeList"), before);
-  requeue_elsewhere(cluster(), job, {}, 2, {}, expand(before));
+  requeue_elsewhere(cluster(), job, {2, {}, {}, expand(before)});
   EXPECT_EQ(shown_of(job, "ExcNodeList"), "(null)") << "nodes that were excluded long ago";
 }
 

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "slurm/exclusion.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/base/strict_json.hpp"
@@ -90,17 +89,16 @@ void BatchScriptFallback::answered(const Answer& answer) {
       loop_.after(std::chrono::duration_cast<Millis>(std::chrono::duration<double>(wait)), [this] { ask(); });
 }
 
-void BatchScriptFallback::conclude(int exit_code, const std::vector<std::string>& exclude,
-                                   const std::vector<std::string>& doubtful, int nodes) {
+void BatchScriptFallback::conclude(int exit_code, slurm::NextNodes next) {
   timer_.reset();
   over_ = true;
-  last_request_.run([cluster = cluster_, job = job_, exit_code, exclude, doubtful, nodes] {
+  last_request_.run([cluster = cluster_, job = job_, exit_code, next = std::move(next)] {
     try {
       if (!runs(cluster->job(job))) return;
       const bool again = exit_code == static_cast<int>(Exit::transient);
       log::warn("the batch host is lost: {} job {}", again ? "queueing again" : "ending", job);
       if (again)
-        slurm::requeue_elsewhere(*cluster, job, exclude, nodes, doubtful);
+        slurm::requeue_elsewhere(*cluster, job, next);
       else
         cluster->cancel(job);
     } catch (const Error& error) {

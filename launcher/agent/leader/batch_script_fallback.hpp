@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "slurm/cluster.hpp"
+#include "slurm/requeue.hpp"
 #include "src/control/worker.hpp"
 
 namespace holdfast::launcher {
@@ -25,10 +25,8 @@ class BatchScriptFallback {
   /// The script's host is lost; the job's comment says so, too. Idempotent.
   void is_lost();
   /// The run is over with `exit_code` and no script is left to act on it: on 75 the job goes back into the
-  /// queue, for `nodes` others than `exclude` and, if it can be, `doubtful`, else it ends. Nothing when SLURM
-  /// is ending it already.
-  void conclude(int exit_code, const std::vector<std::string>& exclude,
-                const std::vector<std::string>& doubtful, int nodes);
+  /// queue, else it ends. Nothing when SLURM is ending it already.
+  void conclude(int exit_code, slurm::NextNodes next);
 
  private:
   void ask();

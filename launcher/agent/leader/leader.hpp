@@ -31,6 +31,10 @@ struct TermStart {
 TermStart start_term(const RunDir& run, const Roster& roster, int term, int self,
                      const std::function<double()>& unix_now = unix_seconds);
 
+/// The command that drains a node whose hardware has failed in SLURM, for an administrator; "": the attempt
+/// did not end so.
+std::string admin_line(const events::AttemptEnded& ended);
+
 class Leader {
  public:
   /// Leads in `term`, from `start`; `heard`: what this node heard last of an earlier leader. `resigned` is

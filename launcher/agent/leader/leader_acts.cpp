@@ -5,7 +5,6 @@
 
 #include "checkpoint/index/files_check.hpp"
 #include "launcher/agent/leader/leader.hpp"
-#include "launcher/agent/leader/node_record.hpp"
 #include "launcher/agent/leader/old_logs.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "src/base/log.hpp"
@@ -19,6 +18,12 @@ namespace {
 constexpr std::chrono::seconds judge_limit{60};  // storage that hangs holds up the ranks, too
 constexpr double gib = 1 << 30;
 }  // namespace
+
+std::string admin_line(const events::AttemptEnded& ended) {
+  const auto fault = ledger_entry({{}, ended}, "");
+  return fault && fault->hardware ? slurm::drain_line(fault->node, fault->cause + ": " + fault->evidence)
+                                  : "";
+}
 
 /// Queues all that the supervisor has decided, and then `then`.
 void Leader::act(std::function<void()> then) {
@@ -112,10 +117,9 @@ void Leader::carry_out(const Action& action) {
                    send_all(Finish{finish.exit_code});
                    // It may have been lost just now.
                    if (!script_is_lost() && supervisor_.hears(roster_.batch_host)) return;
-                   const RunState& state = supervisor_.state();
-                   script_.conclude(finish.exit_code,
-                                    state.outcome ? state.outcome->exclude : std::vector<std::string>{},
-                                    nodes_in_doubt(state), static_cast<int>(roster_.nodes.size()));
+                   auto [failed, doubtful] = unwanted_nodes(supervisor_.state());
+                   script_.conclude(finish.exit_code, {static_cast<int>(roster_.nodes.size()),
+                                                       std::move(failed), std::move(doubtful)});
                  },
                  [&](const Resign& resignation) { resign(resignation.why); },
              },

@@ -142,15 +142,5 @@ TEST_F(Ledger, WhatCannotBeKeptIsAnErrorAndNothingIsWrittenElsewhere) {
   EXPECT_EQ(read_ledger("/no/such/folder", {"dgx001"}, now, problem).at("dgx001").past_failures(), 0);
 }
 
-TEST_F(Ledger, WhomToKeepAwayFromTheNextJob) {
-  std::map<std::string, NodeHistory> histories;
-  histories["a"].weight = 3.5, histories["b"].weight = 3.0, histories["c"].weight = 9,
-  histories["d"].weight = 4;
-  EXPECT_THAT(nodes_to_exclude({"z", "c"}, histories), ElementsAre("a", "c", "d", "z"));
-  EXPECT_THAT(nodes_to_exclude({}, histories, 2), ElementsAre("c", "d")) << "the worst";
-  EXPECT_THAT(nodes_to_exclude({"z"}, histories, 0), ElementsAre("z"));
-  EXPECT_THAT(nodes_to_exclude({}, {}), IsEmpty());
-}
-
 }  // namespace
 }  // namespace holdfast::launcher

@@ -13,7 +13,7 @@
 #include "launcher/agent/daemon/inject.hpp"
 #include "launcher/agent/daemon/node_check.hpp"
 #include "launcher/agent/leader/batch_script_fallback.hpp"
-#include "launcher/agent/leader/node_record.hpp"
+#include "launcher/agent/leader/leader.hpp"
 #include "launcher/agent/ranks/scratch.hpp"
 #include "src/base/error.hpp"
 #include "src/base/subprocess.hpp"

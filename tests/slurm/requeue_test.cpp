@@ -1,4 +1,4 @@
-#include "slurm/exclusion.hpp"
+#include "slurm/requeue.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,21 +45,29 @@ TEST(Exclusion, NeverMakesAJobWaitForEver) {
 TEST(Exclusion, FollowsTheRequeue) {
   FakeCluster cluster("n[1-8]");
   cluster.add_job(7, "job", "n[1-4]");
-  requeue_elsewhere(cluster, 7, {"n3"}, 4);
+  requeue_elsewhere(cluster, 7, {4, {"n3"}});
   EXPECT_THAT(cluster.requeued, ElementsAre(7));
   EXPECT_THAT(cluster.excluded[7], ElementsAre("n3"));
   FakeCluster small("n[1-4]");
   small.add_job(7, "job", "n[1-4]");
-  requeue_elsewhere(small, 7, {"n3"}, 4);
+  requeue_elsewhere(small, 7, {4, {"n3"}});
   EXPECT_THAT(small.requeued, ElementsAre(7)) << "all the same";
   EXPECT_THAT(small.excluded[7], IsEmpty());
+}
+
+TEST(Exclusion, AJobThatSlurmPreemptsIsNotRequeuedTwice) {
+  FakeCluster cluster("n[1-8]");
+  cluster.add_job(7, "job", "n[1-4]");
+  cluster.preempted = {7};
+  requeue_elsewhere(cluster, 7, {4, {"n3"}});
+  EXPECT_THAT(cluster.requeued, IsEmpty());
 }
 
 TEST(Exclusion, WhereNodesAreShortOnlyThoseThatFailedStayOut) {
   FakeCluster roomy("n[1-8]"), tight("n[1-5]");
   for (FakeCluster* cluster : {&roomy, &tight}) {
     cluster->add_job(7, "job", "n[1-4]");
-    requeue_elsewhere(*cluster, 7, {"n3"}, 4, {"n1"});
+    requeue_elsewhere(*cluster, 7, {4, {"n3"}, {"n1"}});
   }
   EXPECT_THAT(roomy.excluded[7], ElementsAre("n3", "n1"));
   EXPECT_THAT(tight.excluded[7], ElementsAre("n3"));
@@ -81,7 +89,7 @@ TEST(Exclusion, EndsAfterADay) {
   FakeCluster cluster("n[1-8]");
   cluster.add_job(7, "job", "n[2-5]");
   cluster.excluded[7] = {"n1"};
-  requeue_elsewhere(cluster, 7, {}, 4, {}, {"n1"});
+  requeue_elsewhere(cluster, 7, {4, {}, {}, {"n1"}});
   EXPECT_THAT(cluster.requeued, ElementsAre(7));
   EXPECT_THAT(cluster.excluded[7], IsEmpty());
 }

@@ -12,7 +12,7 @@
 
 #include "src/base/error.hpp"
 
-namespace holdfast::launcher {
+namespace holdfast {
 
 /// The result of `work`, which owns what it touches: it goes on in its thread when it takes longer than
 /// `limit`. Throws Error (transient) then, else what `work` throws. `what`: whose storage it reads.
@@ -38,4 +38,4 @@ auto within(std::chrono::milliseconds limit, const std::string& what, Work work)
   return future.get();
 }
 
-}  // namespace holdfast::launcher
+}  // namespace holdfast

@@ -1,4 +1,4 @@
-#include "slurm/exclusion.hpp"
+#include "slurm/requeue.hpp"
 
 #include <fmt/format.h>
 
@@ -77,20 +77,22 @@ Exclusion exclusion(const OtherNodes& around, const std::vector<std::string>& fa
   return {true, all, ""};
 }
 
-void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::string>& failed, int wanted,
-                       const std::vector<std::string>& doubtful, const std::vector<std::string>& returning) {
-  std::vector<std::string> unwanted = failed;
-  unwanted.insert(unwanted.end(), doubtful.begin(), doubtful.end());
+void requeue_elsewhere(Cluster& cluster, JobId job, const NextNodes& next) {
+  // By hand, too, the job would stay marked: SLURM would requeue it at its next end, even with exit code 0.
+  if (cluster.requeues_at_its_end(job))
+    return log::info("SLURM preempts job {}, and puts it back into the queue itself", job);
+  std::vector<std::string> unwanted = next.failed;
+  unwanted.insert(unwanted.end(), next.doubtful.begin(), next.doubtful.end());
   Exclusion change;
   try {
     // Queried before the requeue: after it SLURM ends this process, too, and there is little time.
-    if (!unwanted.empty() || !returning.empty()) {
+    if (!unwanted.empty() || !next.returning.empty()) {
       const OtherNodes around = cluster.other_nodes(job);
-      change = exclusion(around, unwanted, wanted, returning);
-      if (!change.why_not.empty() && !doubtful.empty() && !failed.empty()) {
-        log::warn("job {} may get {} again: {}", job, compress(doubtful), change.why_not);
-        unwanted = failed;
-        change = exclusion(around, failed, wanted, returning);
+      change = exclusion(around, unwanted, next.wanted, next.returning);
+      if (!change.why_not.empty() && !next.doubtful.empty() && !next.failed.empty()) {
+        log::warn("job {} may get {} again: {}", job, compress(next.doubtful), change.why_not);
+        unwanted = next.failed;
+        change = exclusion(around, unwanted, next.wanted, next.returning);
       }
     }
   } catch (const Error& error) {

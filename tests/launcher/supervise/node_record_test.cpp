@@ -1,4 +1,4 @@
-#include "launcher/supervise/node_score.hpp"
+#include "launcher/supervise/node_record.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -160,15 +160,21 @@ TEST_F(Pasts, ANodeThatFailsAgainAndAgainIsAvoided) {
             {"node", "n1"},
             {"cause", "gpu"},
             {"blamed", true}});
-    EXPECT_THAT(nodes_in_doubt(state),
+    EXPECT_THAT(unwanted_nodes(state).doubtful,
                 attempt < 4 ? std::vector<std::string>{} : std::vector<std::string>{"n0"});
   }
-  EXPECT_THAT(nodes_in_doubt(state, {{"n1", {3.5, {}}}}), ElementsAre("n0", "n1")) << "by the ledger";
+  EXPECT_THAT(unwanted_nodes(state, {{"n1", {3.5, {}}}}).doubtful, ElementsAre("n0", "n1"))
+      << "by the ledger";
+  std::map<std::string, NodeHistory> bad;
+  for (int n = 1; n <= 9; ++n) bad["n" + std::to_string(n)].weight = 3 + n;
+  EXPECT_THAT(unwanted_nodes(state, bad).doubtful,
+              ElementsAre("n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"))
+      << "the worst eight";
   take({{"event", "node_lost"}, {"node", "n0"}, {"slot", 0}});
-  EXPECT_THAT(nodes_in_doubt(state), IsEmpty()) << "it is excluded anyway";
+  EXPECT_THAT(unwanted_nodes(state).doubtful, IsEmpty()) << "it is excluded anyway";
   now += 7 * 86400;
   job("8.0");
-  EXPECT_THAT(nodes_in_doubt(state), IsEmpty()) << "it has faded";
+  EXPECT_THAT(unwanted_nodes(state).doubtful, IsEmpty()) << "it has faded";
 }
 
 /// Slots on nodes 0 to 2 (scalable units A, B, B); 3 is the batch host, 4 to 7 are spares.

@@ -1,5 +1,6 @@
 #pragma once
-// Requeues a job with its failed nodes excluded: users cannot drain a node, but a job can exclude nodes.
+// How a job goes back into the queue, for other nodes: users cannot drain a node, but a job can exclude
+// nodes. Who decides it, and who asks, stands in launcher/job/requeue.hpp.
 #include <filesystem>
 #include <map>
 #include <string>
@@ -36,13 +37,17 @@ struct Exclusion {
 Exclusion exclusion(const OtherNodes& around, const std::vector<std::string>& failed, int wanted,
                     const std::vector<std::string>& returning = {});
 
-/// Requeues a job of `wanted` nodes and, while it is pending, changes its list of excluded nodes as
-/// exclusion() computes it, for the failed and the `doubtful` nodes, or only the failed ones when too few
-/// nodes would be left. Throws Error when the job could not be requeued; an exclusion that fails is a warning
-/// in the log.
-void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::string>& failed, int wanted,
-                       const std::vector<std::string>& doubtful = {},
-                       const std::vector<std::string>& returning = {});
+/// What the next run of a job needs of its nodes.
+struct NextNodes {
+  int wanted = 1;                           ///< so many
+  std::vector<std::string> failed = {};     ///< not these
+  std::vector<std::string> doubtful = {};   ///< nor these, if there are enough others
+  std::vector<std::string> returning = {};  ///< these may be among them again
+};
+/// Requeues a job and, while it is pending, changes its list of excluded nodes as exclusion() computes it.
+/// Nothing where SLURM preempts the job and requeues it itself. Throws Error when the job could not be
+/// requeued; an exclusion that fails is a warning in the log.
+void requeue_elsewhere(Cluster& cluster, JobId job, const NextNodes& next);
 
 /// A command for an administrator, as a line to paste: "scontrol update nodename=dgx003 state=drain
 /// reason='...'".
