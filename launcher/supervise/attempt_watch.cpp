@@ -33,10 +33,10 @@ int AttemptWatch::slot_of(int node) const {
   return it == placement_.end() ? -1 : static_cast<int>(it - placement_.begin());
 }
 
-std::vector<RankMove> AttemptWatch::heartbeat(int node, const control::Beat& beat, double now) {
+std::vector<RankMove> AttemptWatch::heartbeat(int node, const control::Heartbeat& what, double now) {
   std::vector<RankMove> moves;
-  for (const auto& seen : beat.ranks) {
-    if (seen.attempt != beat.attempt || !has_on(seen.rank, node)) continue;
+  for (const auto& seen : what.ranks) {
+    if (seen.attempt != what.attempt || !has_on(seen.rank, node)) continue;
     auto& rank = ranks_[seen.rank];
     if (rank.step >= 0 && seen.step < 0 && seen.phase == control::Phase::starting) {
       rank.seen_at = now;  // its agent was replaced and has not heard from it yet: no progress
@@ -174,9 +174,9 @@ bool AttemptWatch::any_finished() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.finished; });
 }
 
-std::optional<RankEnd> AttemptWatch::vanished(const std::vector<bool>& fresh, double now) const {
+std::optional<RankEnd> AttemptWatch::vanished(const std::vector<bool>& heard_now, double now) const {
   for (int r = 0; r < world(); ++r)
-    if (!ranks_[r].exited_well && fresh[node_of(r)] && now - ranks_[r].seen_at > unnamed_limit_s)
+    if (!ranks_[r].exited_well && heard_now[node_of(r)] && now - ranks_[r].seen_at > unnamed_limit_s)
       return RankEnd{r, node_of(r), -1,
                      fmt::format("its agent has not reported it for {} s", unnamed_limit_s), now};
   return std::nullopt;

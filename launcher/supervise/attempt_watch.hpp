@@ -50,7 +50,7 @@ class AttemptWatch {
   int slot_of(int node) const;  ///< -1: it has none
 
   // reports
-  std::vector<RankMove> heartbeat(int node, const control::Beat& beat, double now);
+  std::vector<RankMove> heartbeat(int node, const control::Heartbeat& what, double now);
   void started(int rank) { ranks_[rank].started = true; }
   void ended(int rank, bool well);
   bool has_ended(int rank) const { return ranks_[rank].ended; }
@@ -82,8 +82,8 @@ class AttemptWatch {
   bool any_holds() const;             ///< a rank says that it holds
   bool any_saves() const;             ///< a live rank says that it writes a checkpoint
   bool any_finished() const;          ///< a rank has said that it has done all its steps
-  /// A rank that its agent, though `fresh`, has not reported for too long.
-  std::optional<RankEnd> vanished(const std::vector<bool>& fresh, double now) const;
+  /// A rank that its agent, though `heard_now`, has not reported for too long.
+  std::optional<RankEnd> vanished(const std::vector<bool>& heard_now, double now) const;
   std::int64_t highest_step() const;
   std::int64_t step_of(int rank) const { return ranks_[rank].step; }
   /// How far the ranks of a slot have come, as they have said last.

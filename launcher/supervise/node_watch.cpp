@@ -21,13 +21,13 @@ NodeWatch::NodeWatch(std::vector<std::string> names, const config::Supervise& li
 
 void NodeWatch::heartbeat(int n, double now) {
   nodes_[n].connected = true;
-  nodes_[n].last_beat = now;
+  nodes_[n].last_heartbeat = now;
 }
 
 void NodeWatch::cleared(int n, int attempt) { nodes_[n].cleared = std::max(nodes_[n].cleared, attempt); }
 
 void NodeWatch::forget(int n) {
-  nodes_[n].last_beat = -1;
+  nodes_[n].last_heartbeat = -1;
   nodes_[n].kernel_answered = LifeSigns::never;
   nodes_[n].cleared = 0;
 }
@@ -35,7 +35,7 @@ void NodeWatch::forget(int n) {
 void NodeWatch::suspended(double seconds, double now) {
   resumed_at_ = now;
   for (auto& node : nodes_) {
-    if (node.last_beat >= 0) node.last_beat += seconds;
+    if (node.last_heartbeat >= 0) node.last_heartbeat += seconds;
     if (node.heard_before) *node.heard_before += seconds;
   }
 }
@@ -45,24 +45,26 @@ void NodeWatch::extend_deadlines(double seconds, double now) {
   if (minority_since_ >= 0) minority_since_ = std::min(minority_since_ + seconds, now);
 }
 
-bool NodeWatch::fresh(int n, double now) const {
+bool NodeWatch::hears(int n, double now) const {
   const auto& node = nodes_[n];
-  return node.connected && node.last_beat >= 0 && now - node.last_beat <= 3e-3 * limits_.heartbeat_ms;
+  return node.connected && node.last_heartbeat >= 0 &&
+         now - node.last_heartbeat <= 3e-3 * limits_.heartbeat_ms;
 }
 
-std::vector<bool> NodeWatch::fresh_nodes(double now) const {
+std::vector<bool> NodeWatch::heard_now(double now) const {
   std::vector<bool> out;
-  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) out.push_back(fresh(n, now));
+  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) out.push_back(hears(n, now));
   return out;
 }
 
 std::optional<double> NodeWatch::age_s(int n, double now) const {
-  return heard(n) ? std::optional(now - nodes_[n].last_beat) : std::nullopt;
+  return heard(n) ? std::optional(now - nodes_[n].last_heartbeat) : std::nullopt;
 }
 
 bool NodeWatch::all_heard_since(const std::vector<int>& nodes, double since) const {
-  return std::all_of(nodes.begin(), nodes.end(),
-                     [&](int n) { return nodes_[n].connected && nodes_[n].last_beat > since + in_flight_s; });
+  return std::all_of(nodes.begin(), nodes.end(), [&](int n) {
+    return nodes_[n].connected && nodes_[n].last_heartbeat > since + in_flight_s;
+  });
 }
 
 bool NodeWatch::majority(const Names& lost, double now) const {
@@ -72,7 +74,7 @@ bool NodeWatch::majority(const Names& lost, double now) const {
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     if (lost.contains(names_[n])) continue;
     ++voters;
-    reached += nodes_[n].last_beat >= 0 && now - nodes_[n].last_beat <= recent_s;
+    reached += nodes_[n].last_heartbeat >= 0 && now - nodes_[n].last_heartbeat <= recent_s;
   }
   return 2 * reached >= voters;
 }
@@ -97,7 +99,7 @@ std::vector<SilentNode> NodeWatch::silent_nodes(const Witness& witness, double n
       signs.ranks = witness.ranks;
     if (witness.kernels_count) signs.kernel = node.kernel_answered;
     const double silent = now - signs.agent;
-    if (node.last_beat >= 0) {
+    if (node.last_heartbeat >= 0) {
       if (is_lost(signs, now, silence_s))
         out.push_back(
             {n, silent,

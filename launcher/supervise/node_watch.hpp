@@ -38,9 +38,11 @@ class NodeWatch {
   void extend_deadlines(double seconds, double now);
 
   bool connected(int node) const { return nodes_[node].connected; }
-  bool heard(int node) const { return nodes_[node].last_beat >= 0; }  ///< in this term, since it was lost
-  bool fresh(int node, double now) const;                             ///< its heartbeats come
-  std::vector<bool> fresh_nodes(double now) const;
+  bool heard(int node) const {
+    return nodes_[node].last_heartbeat >= 0;
+  }                                               ///< in this term, since it was lost
+  bool hears(int node, double now) const;         ///< its heartbeats come
+  std::vector<bool> heard_now(double now) const;  ///< by node: hears()
   bool has_cleared(int node, int attempt) const { return nodes_[node].cleared >= attempt; }
   /// Since its last heartbeat; nothing: not heard.
   std::optional<double> age_s(int node, double now) const;
@@ -70,14 +72,14 @@ class NodeWatch {
  private:
   struct Node {
     bool connected = false;
-    double last_beat = -1;  ///< -1: never heard in this term
+    double last_heartbeat = -1;  ///< -1: never heard in this term
     double kernel_answered = LifeSigns::never;
     std::optional<double> heard_before;
     int cleared = 0;
     std::string unreached;  ///< why there was no connection last
   };
   double waited_since(const Node& node) const {
-    return node.last_beat >= 0 ? node.last_beat : node.heard_before.value_or(began_);
+    return node.last_heartbeat >= 0 ? node.last_heartbeat : node.heard_before.value_or(began_);
   }
 
   std::vector<std::string> names_;

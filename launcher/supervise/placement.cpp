@@ -44,7 +44,8 @@ std::vector<int> grown(const Roster& roster, const RunState& state, std::vector<
     auto more = placement;
     for (int i = 0; i < shrinking.together; ++i) {
       const int spare = best_spare(roster, state, more, -1, views);
-      if (spare < 0 || (!views.empty() && (!views[spare].fresh || views[spare].unfit()))) return placement;
+      if (spare < 0 || (!views.empty() && (!views[spare].heard_now || views[spare].unfit())))
+        return placement;
       more.push_back(spare);
     }
     placement = std::move(more);

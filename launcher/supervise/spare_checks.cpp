@@ -68,11 +68,11 @@ void SpareChecks::known(int node, const NodeHealth& what) {
 
 bool SpareChecks::ask_first(int node) { return every_s_ > 0 && !std::exchange(nodes_[node].asked, true); }
 
-bool SpareChecks::awaits_first(const std::vector<bool>& fresh, double now) {
+bool SpareChecks::awaits_first(const std::vector<bool>& heard_now, double now) {
   if (awaited_since_ < 0) awaited_since_ = now;
   if (now - awaited_since_ >= first_checks_s) return false;
   for (std::size_t n = 0; n < nodes_.size(); ++n)
-    if (nodes_[n].asked && !nodes_[n].answered && fresh[n]) return true;
+    if (nodes_[n].asked && !nodes_[n].answered && heard_now[n]) return true;
   return false;
 }
 
@@ -111,7 +111,8 @@ std::optional<NodeHealth> SpareChecks::news_of(int n, bool placed, const SharedF
   return own;
 }
 
-std::vector<NodeView> SpareChecks::views(const std::vector<int>& placement, const std::vector<bool>& fresh,
+std::vector<NodeView> SpareChecks::views(const std::vector<int>& placement,
+                                         const std::vector<bool>& heard_now,
                                          const SharedFindings& shared) const {
   const int count = static_cast<int>(nodes_.size());
   std::map<std::string, int> votes;
@@ -130,7 +131,7 @@ std::vector<NodeView> SpareChecks::views(const std::vector<int>& placement, cons
   for (int n = 0; n < count; ++n) {
     const NodeHealth health = newest(n, shared);
     const bool agrees = !known || health.numerics.empty() || health.numerics == most->first;
-    out.push_back({health.fitness, agrees, fresh[n]});
+    out.push_back({health.fitness, agrees, heard_now[n]});
   }
   return out;
 }
@@ -142,12 +143,12 @@ bool SpareChecks::numerics_placed(const std::vector<int>& placement) const {
 }
 
 std::vector<int> SpareChecks::begin(const Roster& roster, const std::set<std::string>& lost,
-                                    const std::vector<int>& placement, const std::vector<bool>& fresh,
+                                    const std::vector<int>& placement, const std::vector<bool>& heard_now,
                                     double now) {
   next_ = now + every_s_;
   std::vector<int> out;
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
-    if (!holds(placement, n) && !lost.contains(roster.nodes[n].name) && fresh[n]) out.push_back(n);
+    if (!holds(placement, n) && !lost.contains(roster.nodes[n].name) && heard_now[n]) out.push_back(n);
   return out;
 }
 

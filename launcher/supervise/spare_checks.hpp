@@ -31,7 +31,7 @@ class SpareChecks {
   bool ask_first(int node);
   /// Are answers of first checks still waited for? A node that does not answer within first_checks_s is one
   /// of which nothing is known. To be called once all agents of the placement are there.
-  bool awaits_first(const std::vector<bool>& fresh, double now);
+  bool awaits_first(const std::vector<bool>& heard_now, double now);
 
   /// The result of a check. One that has found nothing out leaves what is known of the node.
   void take(int node, const control::NodeHealth& what);
@@ -47,16 +47,16 @@ class SpareChecks {
     return own_health(nodes_[node].newest, shared);
   }
 
-  /// The nodes as the choice of a spare sees them; `fresh`: which of them are heard. The numerics of the run
-  /// are those of the nodes with slots; while none of these has reported, those of more than half of the
+  /// The nodes as the choice of a spare sees them; `heard_now`: which of them are heard. The numerics of the
+  /// run are those of the nodes with slots; while none of these has reported, those of more than half of the
   /// others, and otherwise they are not known.
-  std::vector<NodeView> views(const std::vector<int>& placement, const std::vector<bool>& fresh,
+  std::vector<NodeView> views(const std::vector<int>& placement, const std::vector<bool>& heard_now,
                               const SharedFindings& shared) const;
 
   bool due(double now) const { return every_s_ > 0 && now >= next_; }
   /// The nodes to check now: spares that are heard and not `lost`.
   std::vector<int> begin(const Roster& roster, const std::set<std::string>& lost,
-                         const std::vector<int>& placement, const std::vector<bool>& fresh, double now);
+                         const std::vector<int>& placement, const std::vector<bool>& heard_now, double now);
 
  private:
   struct Node {

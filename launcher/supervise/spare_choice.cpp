@@ -18,7 +18,7 @@ auto rank_of(const Roster& roster, const RunState& state, int n, int failed, con
   const NodeScore score = score_of(roster, state, n);
   const bool elsewhere = failed >= 0 && node.scalable_unit != roster.nodes[failed].scalable_unit;
   return std::tuple{view.unfit(),
-                    !view.fresh,
+                    !view.heard_now,
                     state.suspects.contains(node.name),
                     score.failures,
                     view.fitness == warning,
@@ -66,7 +66,7 @@ std::vector<int> without_unfit(const Roster& roster, const RunState& state, std:
   for (int& node : placement) {
     if (views.empty() || !views[node].unfit()) continue;
     const int spare = best_spare(roster, state, placement, node, views);
-    if (spare >= 0 && !views[spare].unfit() && views[spare].fresh) node = spare;
+    if (spare >= 0 && !views[spare].unfit() && views[spare].heard_now) node = spare;
   }
   return placement;
 }

@@ -13,7 +13,7 @@ namespace holdfast::launcher {
 struct NodeView {
   control::NodeHealth::Fitness fitness = control::NodeHealth::Fitness::unknown;
   bool numerics_agree = true;  ///< its numerics probe has the run's hash, or is not known
-  bool fresh = true;           ///< its agent was heard recently
+  bool heard_now = true;       ///< its agent was heard recently
   bool unfit() const { return fitness == control::NodeHealth::Fitness::critical; }
 };
 

@@ -121,7 +121,7 @@ std::optional<Failure> Supervisor::found(Trigger trigger) {
     case Trigger::agents_awaited:
       return when(!all_placed([this](int n) { return lost(n) || nodes_.connected(n); }));
     case Trigger::checks_awaited:
-      return when(!state_.attempted() && checks_.awaits_first(nodes_.fresh_nodes(now_), now_));
+      return when(!state_.attempted() && checks_.awaits_first(nodes_.heard_now(now_), now_));
     case Trigger::attempt_whole:  // the end of a node that is already lost would never be noticed
       return when(state_.attempt_live() && lost_in_placement() < 0 && attempt_.whole());
     case Trigger::attempt_broken:
@@ -162,7 +162,7 @@ std::optional<Failure> Supervisor::found(Trigger trigger) {
     case Trigger::start_overdue:
       return overdue_start();
     case Trigger::rank_vanished:
-      return when(attempt_.vanished(nodes_.fresh_nodes(now_), now_).has_value());
+      return when(attempt_.vanished(nodes_.heard_now(now_), now_).has_value());
     case Trigger::rank_hung:
       return hang();
     case Trigger::pace_learned:
@@ -180,7 +180,7 @@ std::optional<Failure> Supervisor::broken_attempt() const {
   if (!state_.attempt_live()) return std::nullopt;
   bool all_here = true;
   for (int n = 0; n < static_cast<int>(roster_.nodes.size()); ++n)
-    all_here = all_here && (lost(n) || nodes_.fresh(n, now_));
+    all_here = all_here && (lost(n) || nodes_.hears(n, now_));
   const int gone = lost_in_placement();
   const bool in_vain = all_here && gone >= 0;
   if (!in_vain && now_ - stage_since_ < (all_here ? 1e-3 : 2e-3) * limits_.node_silence_ms)
@@ -247,7 +247,7 @@ std::optional<Failure> Supervisor::hang() {
     return std::nullopt;
   }
   const bool all_heard =
-      std::all_of(placement().begin(), placement().end(), [this](int n) { return nodes_.fresh(n, now_); });
+      std::all_of(placement().begin(), placement().end(), [this](int n) { return nodes_.hears(n, now_); });
   const auto finding =
       attempt_.reports()
           ? hangs_.check(attempt_.still_ranks(state_.attempts.back().restored.has_value(), now_), all_heard,
@@ -270,7 +270,7 @@ void Supervisor::carry_out(const StageRow& row, const Failure& failure) {
       failures_.suspect(failure, now_);
       break;
     case Effect::keep_vanished:
-      take_end(*attempt_.vanished(nodes_.fresh_nodes(now_), now_));
+      take_end(*attempt_.vanished(nodes_.heard_now(now_), now_));
       break;
     case Effect::finish_drained:
       finish(drained());
@@ -303,7 +303,7 @@ void Supervisor::carry_out(const StageRow& row, const Failure& failure) {
                                   "used after all others"});
       break;
     case Effect::check_spares:
-      if (auto nodes = checks_.begin(roster_, state_.lost, placement(), nodes_.fresh_nodes(now_), now_);
+      if (auto nodes = checks_.begin(roster_, state_.lost, placement(), nodes_.heard_now(now_), now_);
           !nodes.empty())
         actions_.push_back(CheckNodes{std::move(nodes)});
       break;

@@ -56,7 +56,7 @@ class Supervisor {
   /// Sets the time of all that is reported next.
   void at(double now);
 
-  void agent_here(int node, const control::Beat& beat);  ///< a heartbeat, also the first one
+  void heartbeat(int node, const control::Heartbeat& what);  ///< also the first one
   void agent_gone(int node);  ///< the connection broke; only silence makes the node lost
   void agent_unreached(int node, const std::string& why);  ///< the last reason why there is no connection
   void kernel_answered(int node, double at);  ///< it acknowledged what it was sent, its agent or not
@@ -99,7 +99,7 @@ class Supervisor {
   int attempt() const { return state_.attempts.empty() ? 0 : state_.attempts.back().number; }
   const RunState& state() const { return state_; }
   /// Its agent's heartbeats come; -1, no node: true.
-  bool hears(int node) const { return node < 0 || nodes_.fresh(node, now_); }
+  bool hears(int node) const { return node < 0 || nodes_.hears(node, now_); }
   const std::vector<int>& placement() const { return attempt_.placement(); }
   /// Ranks of this attempt, or of the one that is being planned.
   int world() const { return attempt_.world(); }

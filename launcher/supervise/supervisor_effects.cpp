@@ -288,7 +288,7 @@ RunOutcome Supervisor::drained() const {
 }
 
 /// The state for the choice of a spare: a node that has never been heard counts as lost, one whose heartbeat
-/// is late comes last (NodeView::fresh). When a switch fails, a node and the spare beside it are lost
+/// is late comes last (NodeView::heard_now). When a switch fails, a node and the spare beside it are lost
 /// together, and the spare may have been heard one heartbeat later.
 RunState Supervisor::without_unheard_nodes() const {
   RunState state = state_;
@@ -298,14 +298,15 @@ RunState Supervisor::without_unheard_nodes() const {
 }
 
 std::vector<NodeView> Supervisor::views() const {
-  return checks_.views(placement(), nodes_.fresh_nodes(now_), state_.shared_findings);
+  return checks_.views(placement(), nodes_.heard_now(now_), state_.shared_findings);
 }
 
 bool Supervisor::has_spare_for(int node) const {
   const RunState state = without_unheard_nodes();
   const auto known = views();
   const int spare = best_spare(roster_, state, placement(), node, known);
-  return spare >= 0 && known[spare].fresh && !known[spare].unfit() && !state.suspects.contains(name(spare));
+  return spare >= 0 && known[spare].heard_now && !known[spare].unfit() &&
+         !state.suspects.contains(name(spare));
 }
 
 /// When ranks fail, the kernel of a silent node does not show that it lives: the others may have noticed its

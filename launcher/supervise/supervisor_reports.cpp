@@ -24,7 +24,7 @@ void Supervisor::agent_gone(int n) { nodes_.disconnected(n); }
 void Supervisor::agent_unreached(int n, const std::string& why) { nodes_.unreached(n, why); }
 void Supervisor::kernel_answered(int n, double at) { nodes_.kernel_answered(n, at); }
 
-void Supervisor::agent_here(int n, const control::Beat& beat) {
+void Supervisor::heartbeat(int n, const control::Heartbeat& what) {
   nodes_.heartbeat(n, now_);
   if (!state_.attempted() && checks_.ask_first(n))
     actions_.push_back(
@@ -32,15 +32,15 @@ void Supervisor::agent_here(int n, const control::Beat& beat) {
   // The leader before may not have had the answer.
   if (state_.attempted() && state_.claims.contains(name(n)) && !lost(n) && checks_.ask_first(n))
     actions_.push_back(CheckNodes{{n}});
-  if (beat.attempt != attempt()) return;
-  for (const RankMove& move : attempt_.heartbeat(n, beat, now_)) {
+  if (what.attempt != attempt()) return;
+  for (const RankMove& move : attempt_.heartbeat(n, what, now_)) {
     if (stage_ == Stage::running) hangs_.moved(move);
     slow_.computed(move.rank, move.step, move.compute_s);
   }
   if (stage_ == Stage::gathering || !state_.attempt_live()) return;
   const auto off = state_.copies_off.find(name(n));
-  if ((off == state_.copies_off.end()) != beat.copies_off.empty())
-    record(events::PartnerCopies{attempt(), name(n), beat.copies_off.empty(), beat.copies_off});
+  if ((off == state_.copies_off.end()) != what.copies_off.empty())
+    record(events::PartnerCopies{attempt(), name(n), what.copies_off.empty(), what.copies_off});
   const auto& live = state_.attempts.back();
   if (live.restored && !live.first_step_at && attempt_.step_of(0) > live.restored->step)
     record(events::FirstStep{live.number, attempt_.step_of(0)});

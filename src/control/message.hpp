@@ -200,7 +200,7 @@ struct PmixRepeat {};
 
 // --- leader and agent ---
 /// Agent to leader: the answer to its hello, and every heartbeat.
-struct Beat {
+struct Heartbeat {
   std::string node;
   int attempt = 0;                  ///< highest attempt this agent has heard of
   std::vector<RankProgress> ranks;  ///< live ranks of that attempt on this node
@@ -208,7 +208,7 @@ struct Beat {
   /// any.
   std::string copies_off = {};
 };
-struct LeaderBeat {
+struct LeaderHeartbeat {
   int term = 0;
 };
 /// Leader to agent: end all processes of lower attempts, then answer Cleared.
@@ -348,17 +348,17 @@ using Message =
     std::variant<Hello, RankStarted, RankProgress, RankMetrics, RankWaits, RankRestored, RankVote, RankSealed,
                  NodeVotes, RankFinished, RankFailed, RankExited, RankFlight, RankSeen, RankDoubt, RankHeard,
                  Taken, NotSpeaker, CommitOutcome, Pause, Inject, PmixRank, PmixFence, PmixFenced,
-                 PmixQuestion, PmixPublished, PmixRepeat, Beat, LeaderBeat, Clear, Cleared, ProcessesLeft,
-                 FetchState, StateFetched, StartRanks, NodeSigns, NodeHealth, CheckNode, DumpStacks, Stacks,
-                 Finish, Drain, Order, OrderTaken, Answer>;
+                 PmixQuestion, PmixPublished, PmixRepeat, Heartbeat, LeaderHeartbeat, Clear, Cleared,
+                 ProcessesLeft, FetchState, StateFetched, StartRanks, NodeSigns, NodeHealth, CheckNode,
+                 DumpStacks, Stacks, Finish, Drain, Order, OrderTaken, Answer>;
 
 // What each end may be sent. decode() refuses whatever else comes, and the receiver visits every alternative.
 using AgentToLeader =
-    std::variant<Beat, Cleared, ProcessesLeft, StateFetched, RankStarted, RankWaits, RankRestored, NodeVotes,
-                 RankDoubt, RankFlight, RankSeen, RankHeard, RankFinished, RankFailed, RankExited, PmixFence,
-                 PmixQuestion, PmixPublished, NodeSigns, NodeHealth, Stacks, Drain, Order>;
+    std::variant<Heartbeat, Cleared, ProcessesLeft, StateFetched, RankStarted, RankWaits, RankRestored,
+                 NodeVotes, RankDoubt, RankFlight, RankSeen, RankHeard, RankFinished, RankFailed, RankExited,
+                 PmixFence, PmixQuestion, PmixPublished, NodeSigns, NodeHealth, Stacks, Drain, Order>;
 using LeaderToAgent =
-    std::variant<LeaderBeat, Clear, FetchState, StartRanks, PmixFenced, PmixQuestion, PmixPublished,
+    std::variant<LeaderHeartbeat, Clear, FetchState, StartRanks, PmixFenced, PmixQuestion, PmixPublished,
                  CommitOutcome, Drain, Pause, CheckNode, DumpStacks, OrderTaken, Finish>;
 using RankToAgent = std::variant<RankProgress, RankMetrics, RankWaits, RankRestored, RankVote, RankSealed,
                                  RankDoubt, RankHeard, RankFinished, RankFailed>;

@@ -320,8 +320,8 @@ void fields(auto&, Is<PmixRepeat> auto&) {}
 // --- between agents and the leader ---
 
 template <>
-inline constexpr const char* name_on_wire<Beat> = "beat";
-void fields(auto& f, Is<Beat> auto& m) {
+inline constexpr const char* name_on_wire<Heartbeat> = "beat";
+void fields(auto& f, Is<Heartbeat> auto& m) {
   f("node", m.node, a_name);
   f("attempt", m.attempt, a_count);
   f("ranks", m.ranks, up_to(max_local_ranks, Object{}));
@@ -329,8 +329,8 @@ void fields(auto& f, Is<Beat> auto& m) {
 }
 
 template <>
-inline constexpr const char* name_on_wire<LeaderBeat> = "leader_beat";
-void fields(auto& f, Is<LeaderBeat> auto& m) { f("term", m.term, a_count); }
+inline constexpr const char* name_on_wire<LeaderHeartbeat> = "leader_beat";
+void fields(auto& f, Is<LeaderHeartbeat> auto& m) { f("term", m.term, a_count); }
 
 template <>
 inline constexpr const char* name_on_wire<Clear> = "clear";

@@ -348,7 +348,7 @@ TEST(Message, NestedFieldsHaveTheirBounds) {
   refused(finished, "/state/tokens", -1);
   refused(finished, "/state/loss", "2.5");
   refused(finished, "/state/digest", std::string(65, '0'));
-  const Message beat = Beat{"n", 2, {{4, 2, 17, Phase::forward}}};
+  const Message beat = Heartbeat{"n", 2, {{4, 2, 17, Phase::forward}}};
   refused(beat, "/ranks/0/rank", -1);
   refused(beat, "/ranks/0/step", -2);
   refused(beat, "/ranks/0/phase", "resting");

@@ -252,9 +252,9 @@ class FakeCluster {
     after_tick();
   }
 
-  control::Beat beat_of(int n) {
+  control::Heartbeat heartbeat_of(int n) {
     const Agent& a = agent(n);
-    control::Beat beat{roster.nodes[n].name, a.attempt, {}, a.copies_off};
+    control::Heartbeat beat{roster.nodes[n].name, a.attempt, {}, a.copies_off};
     for (const auto& [number, r] : a.ranks)
       if (r.attempt == a.attempt && !r.status) beat.ranks.push_back({number, r.attempt, r.step, r.phase});
     return beat;
@@ -273,7 +273,7 @@ class FakeCluster {
         a.next_beat = now + (n % 4) * 0.25e-3 * setup.limits.heartbeat_ms -
                       tick_s / 2;  // nobody beats in step with others
         a.words.clear();
-        leader->agent_here(n, beat_of(n));
+        leader->heartbeat(n, heartbeat_of(n));
         for (const auto& [number, r] : a.ranks) repeat(n, number, r);
         if (leader->attempt() > 0) clear(n, leader->attempt());
         if (const auto asked = leader->state().asked_of_ranks()) ordered_ = *asked;
@@ -283,7 +283,7 @@ class FakeCluster {
       }
       if (now < a.next_beat) continue;
       a.next_beat = now + setup.limits.heartbeat_ms * 1e-3 - tick_s / 2;
-      leader->agent_here(n, beat_of(n));
+      leader->heartbeat(n, heartbeat_of(n));
     }
   }
 

@@ -33,7 +33,7 @@ starts ranks again              | launcher/agent/daemon/rank_starter.cpp     | s
 forgets what has not begun      | launcher/agent/daemon/rank_keeper.cpp      | s/rank.attempt < attempt \&\& rank.lives()/rank.attempt < attempt \&\& rank.started \&\& !rank.ended/
 forgets the ranks of the last   | launcher/agent/daemon/agent.cpp            | s/^  adopt_what_runs();//
 forgets the term of the last    | launcher/agent/daemon/leader_link.cpp      | s/^    remember_term(here_.in.scratch, hello.term);//
-a heartbeat waits for storage (B.2) | launcher/agent/daemon/leader_link.cpp  | s/^Beat LeaderLink::heartbeat() const {/&\n  files::is_there(here_.in.run.result());/
+a heartbeat waits for storage (B.2) | launcher/agent/daemon/leader_link.cpp  | s/^Heartbeat LeaderLink::heartbeat() const {/&\n  files::is_there(here_.in.run.result());/
 storage spends counts (E.1)     | launcher/supervise/budget_table.cpp        | s/f.blame == Blame::shared ||//
 infrastructure spends counts    | launcher/supervise/run_state.cpp           | s/^  if (e.kind == "program") {/  if (e.kind != "planned") {/
 no patience with storage        | launcher/supervise/first_bounds.cpp        | s/ + (row_of(phase)->patient ? work.patience_s : 0)//

@@ -77,7 +77,7 @@ void LeaderLink::tell(const Message& message) const {
   if (leader_ && leader_->open()) leader_->send(encode(message));
 }
 
-Beat LeaderLink::heartbeat() const {
+Heartbeat LeaderLink::heartbeat() const {
   const int attempt = here_.attempt();
   const Mover* mover = here_.system.mover();
   return {here_.node(), attempt, here_.ranks.live(attempt), mover ? mover->copies_off() : ""};
@@ -113,7 +113,7 @@ void LeaderLink::hear(const LeaderToAgent& message) {
   using Fence = LeadershipState::Fence;
   here_.leadership.leader_spoke(here_.loop.steady_seconds());
   std::visit(Overloaded{
-                 [](const LeaderBeat&) {},
+                 [](const LeaderHeartbeat&) {},
                  [&](const Clear& order) {
                    const auto fence = keeper_.admit(order.attempt);
                    if (fence == Fence::refuse) return;  // a late message of an older attempt

@@ -39,7 +39,7 @@ class LeaderLink {
   void fall_silent() { heartbeat_timer_.reset(), signs_timer_.reset(); }
 
  private:
-  control::Beat heartbeat() const;
+  control::Heartbeat heartbeat() const;
   void look_outside();
   void answer(const control::OrderTaken& what);
 

@@ -116,7 +116,8 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
   }
   script_.watch_the_clock();
   tick_timer_ = loop_.every(tick_period, [this] { tick(); });
-  beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] { send_all(LeaderBeat{term_}); });
+  heartbeat_timer_ =
+      loop_.every(Millis(config_.supervise.heartbeat_ms), [this] { send_all(LeaderHeartbeat{term_}); });
   loop_.post([this, alive = std::weak_ptr<void>(tick_timer_)] {
     if (!alive.expired()) tick();
   });
@@ -130,7 +131,7 @@ bool Leader::script_is_lost() const {
 
 void Leader::resign(const std::string& why) {
   if (std::exchange(over_, true)) return;
-  tick_timer_.reset(), beat_timer_.reset(), fenced_timer_.reset();
+  tick_timer_.reset(), heartbeat_timer_.reset(), fenced_timer_.reset();
   for (auto& connection : connections_) connection.channel.reset();
   resigned_(why);
 }
@@ -193,9 +194,9 @@ void Leader::take(int n, AgentToLeader message) {
   std::function<void()> answer;  // once the consequences are on record
   std::visit(
       Overloaded{
-          [&](const Beat& m) {
+          [&](const Heartbeat& m) {
             connections_[n].greeted = true;
-            supervisor_.agent_here(n, m);
+            supervisor_.heartbeat(n, m);
           },
           [&](const Cleared& m) {
             connections_[n].free_port = m.free_port;

@@ -135,7 +135,7 @@ class Leader {
   control::Worker side_;   ///< writes what nothing waits for: stacks, the ledger
   control::Worker judge_;  ///< reads the checkpoint that a program is to begin from
   control::Loop::Handle judge_timer_;
-  control::Loop::Handle tick_timer_, beat_timer_;
+  control::Loop::Handle tick_timer_, heartbeat_timer_;
 };
 
 }  // namespace holdfast::launcher

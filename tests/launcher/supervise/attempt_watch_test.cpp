@@ -97,14 +97,14 @@ TEST_F(RanksWatched, EndsAreCounted) {
 TEST_F(RanksWatched, ARankThatItsAgentDoesNotNameHasVanished) {
   all_at(5, Phase::data, 10);
   beat(4, {{0, 1, 5, Phase::data}}, 26);
-  std::vector<bool> fresh(8, true);
-  ASSERT_TRUE(attempt.vanished(fresh, 26));
-  EXPECT_EQ(attempt.vanished(fresh, 26)->rank, 1);
-  EXPECT_EQ(attempt.vanished(fresh, 26)->status, -1);
-  fresh[4] = false;
-  EXPECT_EQ(attempt.vanished(fresh, 26)->rank, 2) << "what a silent agent would say is not known";
+  std::vector<bool> heard_now(8, true);
+  ASSERT_TRUE(attempt.vanished(heard_now, 26));
+  EXPECT_EQ(attempt.vanished(heard_now, 26)->rank, 1);
+  EXPECT_EQ(attempt.vanished(heard_now, 26)->status, -1);
+  heard_now[4] = false;
+  EXPECT_EQ(attempt.vanished(heard_now, 26)->rank, 2) << "what a silent agent would say is not known";
   attempt.extend_deadlines(10, 26);
-  EXPECT_FALSE(attempt.vanished(fresh, 26));
+  EXPECT_FALSE(attempt.vanished(heard_now, 26));
 }
 
 TEST_F(RanksWatched, ASaveShowsTheStepOfAllRanks) {

@@ -40,12 +40,12 @@ class NodesWatched : public testing::Test {
 TEST_F(NodesWatched, ANodeIsFreshForThreeHeartbeats) {
   EXPECT_FALSE(nodes.heard(1));
   nodes.heartbeat(1, began);
-  EXPECT_TRUE(nodes.fresh(1, began + 0.5));
-  EXPECT_FALSE(nodes.fresh(1, began + 0.7));
+  EXPECT_TRUE(nodes.hears(1, began + 0.5));
+  EXPECT_FALSE(nodes.hears(1, began + 0.7));
   EXPECT_TRUE(nodes.heard(1));
   nodes.disconnected(1);
-  EXPECT_FALSE(nodes.fresh(1, began));
-  EXPECT_THAT(nodes.fresh_nodes(began), ElementsAre(false, false, false, false));
+  EXPECT_FALSE(nodes.hears(1, began));
+  EXPECT_THAT(nodes.heard_now(began), ElementsAre(false, false, false, false));
 }
 
 TEST_F(NodesWatched, HalfOfThoseThatAreNotLostIsAMajority) {

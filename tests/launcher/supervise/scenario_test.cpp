@@ -342,11 +342,11 @@ class Scenario {
     for (int step = 0; step < 60 && leader().attempt() == attempt; ++step) {
       for (int slot = 0; slot < leader().world() / 2; ++slot) {
         const int n = leader().placement()[slot];
-        control::Beat beat{c_->roster.nodes[n].name, attempt, {}};
+        control::Heartbeat beat{c_->roster.nodes[n].name, attempt, {}};
         for (const int r : {2 * slot, 2 * slot + 1})
           beat.ranks.push_back({r, attempt, c_->reached, control::Phase::forward,
                                 r == slow ? std::int64_t(1e5 * times) : 100000});
-        leader().agent_here(n, beat);
+        leader().heartbeat(n, beat);
       }
       c_->run(0.1);
     }

@@ -16,10 +16,10 @@ using Fitness = control::NodeHealth::Fitness;
 /// Nodes 0 and 1 train, 2 and 3 are spares.
 class SparesChecked : public testing::Test {
  protected:
-  std::vector<int> check(double at) { return checks.begin(roster, lost, placement, fresh, at); }
+  std::vector<int> check(double at) { return checks.begin(roster, lost, placement, heard_now, at); }
   std::vector<bool> agree() const {
     std::vector<bool> out;
-    for (const auto& view : checks.views(placement, fresh, shared)) out.push_back(view.numerics_agree);
+    for (const auto& view : checks.views(placement, heard_now, shared)) out.push_back(view.numerics_agree);
     return out;
   }
   static control::NodeHealth with(std::vector<control::NodeHealth::Finding> findings) {
@@ -41,7 +41,7 @@ class SparesChecked : public testing::Test {
   Roster roster = test::roster_of({.slots = 2, .spares = 2});
   std::set<std::string> lost;
   std::vector<int> placement = {0, 1};
-  std::vector<bool> fresh = {true, true, true, true};
+  std::vector<bool> heard_now = {true, true, true, true};
   SharedFindings shared;
   SpareChecks checks{4, 60, false, 100};
 };
@@ -54,7 +54,7 @@ TEST_F(SparesChecked, AreDueAtOnceAndThenPeriodically) {
   EXPECT_FALSE(SpareChecks(4, 0, false, 100).due(1e9)) << "never";
   lost = {"n2"};
   EXPECT_THAT(check(160), ElementsAre(3));
-  fresh[3] = false;
+  heard_now[3] = false;
   EXPECT_THAT(check(220), IsEmpty());
 }
 
@@ -64,14 +64,14 @@ TEST_F(SparesChecked, EveryNodeIsCheckedOnceBeforeTheFirstStartAndWaitedForAWhil
   EXPECT_TRUE(checks.due(160));
   for (const int n : {0, 1, 2}) EXPECT_TRUE(checks.ask_first(n));
   EXPECT_FALSE(checks.ask_first(0)) << "once";
-  EXPECT_TRUE(checks.awaits_first(fresh, 110));
+  EXPECT_TRUE(checks.awaits_first(heard_now, 110));
   for (const int n : {0, 1}) checks.take(n, {});
-  EXPECT_TRUE(checks.awaits_first(fresh, 111));
-  fresh[2] = false;
-  EXPECT_FALSE(checks.awaits_first(fresh, 111)) << "n2 is silent, and n3 has not been asked";
-  fresh[2] = true;
-  EXPECT_TRUE(checks.awaits_first(fresh, 114.9));
-  EXPECT_FALSE(checks.awaits_first(fresh, 115)) << "nothing is known of n2";
+  EXPECT_TRUE(checks.awaits_first(heard_now, 111));
+  heard_now[2] = false;
+  EXPECT_FALSE(checks.awaits_first(heard_now, 111)) << "n2 is silent, and n3 has not been asked";
+  heard_now[2] = true;
+  EXPECT_TRUE(checks.awaits_first(heard_now, 114.9));
+  EXPECT_FALSE(checks.awaits_first(heard_now, 115)) << "nothing is known of n2";
   EXPECT_FALSE(SpareChecks(4, 0, true, 100).ask_first(0)) << "never";
 }
 
@@ -86,7 +86,7 @@ TEST_F(SparesChecked, OnlyChangesAreNews) {
   EXPECT_TRUE(take(2, {Fitness::ok, "", "ab"}));
   EXPECT_TRUE(take(2, {Fitness::warning, "hot", "ab"}));
   EXPECT_EQ(checks.newest(2, {}).why, "hot");
-  EXPECT_EQ(checks.views(placement, fresh, {})[2].fitness, Fitness::warning);
+  EXPECT_EQ(checks.views(placement, heard_now, {})[2].fitness, Fitness::warning);
   EXPECT_FALSE(take(0, {Fitness::ok, "", ""})) << "a node with a slot, fit as it should be";
   EXPECT_TRUE(take(1, {Fitness::critical, "gpu.count: 7 of 8", ""}));
   EXPECT_TRUE(take(1, {Fitness::ok, "", ""}));
@@ -102,7 +102,7 @@ TEST_F(SparesChecked, WhatMostNodesHaveInCommonCountsForNone) {
   EXPECT_THAT(become_shared(), ElementsAre("limits.locked critical 3/4"));
   EXPECT_THAT(become_shared(), IsEmpty()) << "it is said once";
   EXPECT_THAT(shared["limits.locked"], testing::HasSubstr("n0: 64 KiB"));
-  const auto views = checks.views(placement, fresh, shared);
+  const auto views = checks.views(placement, heard_now, shared);
   EXPECT_EQ(views[0].fitness, Fitness::warning);
   EXPECT_EQ(views[1].fitness, Fitness::critical) << "by a finding of its own";
   EXPECT_EQ(views[2].fitness, Fitness::ok);
@@ -116,11 +116,12 @@ TEST_F(SparesChecked, WhatMostNodesHaveInCommonCountsForNone) {
 
 TEST_F(SparesChecked, ACheckThatDoesNotComeToItsEndSaysNothingOfANode) {
   checks.take(1, {Fitness::unknown, "the check did not end in 15 s", ""});
-  EXPECT_EQ(checks.views(placement, fresh, shared)[1].fitness, Fitness::unknown);
+  EXPECT_EQ(checks.views(placement, heard_now, shared)[1].fitness, Fitness::unknown);
   EXPECT_FALSE(news(1));
   checks.take(1, {Fitness::critical, "gpu.count: 7 of 8", "ab"});
   checks.take(1, {Fitness::unknown, "the check did not end in 15 s", ""});
-  EXPECT_EQ(checks.views(placement, fresh, shared)[1].fitness, Fitness::critical) << "what is known stays";
+  EXPECT_EQ(checks.views(placement, heard_now, shared)[1].fitness, Fitness::critical)
+      << "what is known stays";
   EXPECT_EQ(checks.newest(1, shared).numerics, "ab");
 }
 

@@ -65,7 +65,7 @@ TEST_F(SpareChoice, ASuspectAfterAWarning) {
 
 TEST_F(SpareChoice, ALateOneAfterASuspect) {
   state.suspects = {"n6"};
-  for (const int n : {3, 4, 5, 7}) views[n].fresh = false;
+  for (const int n : {3, 4, 5, 7}) views[n].heard_now = false;
   EXPECT_EQ(best(0), 6);
   state.lost = {"n6"};
   EXPECT_EQ(best(0), 4) << "but better than nothing";

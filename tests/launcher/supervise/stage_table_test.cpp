@@ -47,11 +47,11 @@ void step_times_arrive(FakeCluster& c) {
   for (int step = 1; step <= 60; ++step)
     c.tell(3, [step, attempt = attempt_of(c)](Supervisor& s) {
       for (const int n : {1, 2}) {
-        control::Beat beat{"n" + std::to_string(n), attempt, {}};
+        control::Heartbeat beat{"n" + std::to_string(n), attempt, {}};
         for (const int rank : {2 * n, 2 * n + 1})
           beat.ranks.push_back(
               {rank, attempt, 1000 + step, control::Phase::forward, rank == 3 ? 200000 : 100000});
-        s.agent_here(n, beat);
+        s.heartbeat(n, beat);
       }
     });
 }

@@ -319,7 +319,7 @@ TEST(Supervisor, WordsOfOtherAttemptsAndRanksAreIgnored) {
       s.rank_started(0, {rank, 2, 1});
       s.rank_exited(0, {rank, 2, 1});
       s.rank_finished({rank, 2, {}});
-      s.agent_here(0, {"n0", 2, {{rank, 2, 99, control::Phase::forward}}});
+      s.heartbeat(0, {"n0", 2, {{rank, 2, 99, control::Phase::forward}}});
     });
   }
   c.run(0.1);

@@ -88,7 +88,7 @@ class RanklessAgent {
     if (leader_) leader_->send(encode(message));
   }
   void beat() {
-    Beat beat{node_.name, attempt_, {}};
+    Heartbeat beat{node_.name, attempt_, {}};
     for (int i = 0; i < ranks_; ++i) beat.ranks.push_back({first_rank_ + i, attempt_, -1, Phase::starting});
     say(beat);
   }

@@ -53,7 +53,7 @@ class FakeAgent {
 
  private:
   void beat() {
-    Beat beat{node_.name, attempt, {}};
+    Heartbeat beat{node_.name, attempt, {}};
     for (const auto& start : all<StartRanks>())
       if (start.attempt == attempt)
         for (const int rank : ranks_of(start)) beat.ranks.push_back({rank, attempt, 5, Phase::forward});
@@ -63,7 +63,7 @@ class FakeAgent {
     std::string why;
     const auto message = decode(text, why);
     ASSERT_TRUE(message) << why;
-    if (std::holds_alternative<LeaderBeat>(*message)) return;
+    if (std::holds_alternative<LeaderHeartbeat>(*message)) return;
     heard.push_back(*message);
     if (std::holds_alternative<Hello>(*message)) beat();
     if (std::holds_alternative<CheckNode>(*message)) say(NodeHealth{});
