@@ -3,18 +3,14 @@
 // limits the requests of a user starts hundreds of agents as quickly as one. A node whose agent is missing
 // later gets a step of its own.
 //
-//   what ends or is missed                        what follows
-//   a step that nodes share                       the nodes without an agent, in two halves: a node that
-//   SLURM cannot
-//                                                 reach makes it refuse a step on all of them
-//   all agents of such a step have answered       its srun is killed, which agents do not notice. It would
-//   end
-//                                                 them all when one of the nodes came back without the step
-//   a node's own step                             another one, after a pause that doubles, up to ten minutes
-//   a node wants a step (step_watch.hpp)          its own step is killed if there is one, and another one
-//   starts a step, and no agent has ever answered        a trial step on the batch host, whose error is
-//   SLURM's reason;
-//                                                 `refused` when SLURM has refused trials for a minute
+// - A step that nodes share has ended: those without an agent get two steps, half of them each. A node that
+//   SLURM cannot reach makes it refuse a step on all of them.
+// - All agents of such a step have answered: its srun is killed, which agents do not notice. It would end
+//   them all when one of the nodes came back without the step.
+// - A node's own step has ended: another one is started, after a pause that doubles, up to ten minutes.
+// - A node wants a step (step_watch.hpp): its own step is killed if there is one, and another one starts.
+// - A step has ended, and no agent has ever answered: a trial step runs on the batch host, whose error is
+//   SLURM's reason. `refused` is called when SLURM has refused trials for a minute.
 #include <functional>
 #include <map>
 #include <optional>

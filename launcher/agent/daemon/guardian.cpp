@@ -1,3 +1,14 @@
+// The guardian of an agent, from top to bottom of guard():
+//
+// 1. It passes signals on, adopts orphans of the node, and claims the node and its scratch folder.
+// 2. It goes on as the copy of this program in the memory of the node, beside copies of the settings, and
+//    logs to memory. From here on it needs no shared storage.
+// 3. It starts the serving agent. Every half second it waits for what has ended, records how ranks of dead
+//    agents have ended, and looks whether the agent's loop turns.
+// 4. An agent that was ended by a signal, or by the guardian because its loop stood still, is replaced; the
+//    next one finds the ranks. One that has ended by itself ends the guardian, with its exit code.
+//
+// It decides nothing about ranks, and opens no connection.
 #include "launcher/agent/daemon/guardian.hpp"
 
 #include <fcntl.h>

@@ -2,17 +2,13 @@
 // Faults that an agent can inject on its own node, for `holdfast drill` (launcher/drill/faults.hpp has the
 // expected effects). Only where drill.allowed is set.
 //
-//   kill_rank     SIGKILL for the rank's process
-//   term_rank     SIGTERM
-//   stop_rank     SIGSTOP: the process lives and is silent
-//   oom_rank      SIGKILL, and the node reports that memory ran out
-//   xid_79        SIGKILL, and the node reports that a GPU fell off the bus
-//   drop_local    the files of the local level are deleted
-//   kill_agent    SIGKILL for this agent; its guardian starts another
-//   freeze_agent  this agent holds for `seconds`
-//   kill_node     SIGKILL for every process of the run on this node, the guardian included: from outside the
-//   node
-//                 looks dead
+// - Of a rank's process: kill_rank ends it by SIGKILL, term_rank by SIGTERM; stop_rank stops it, so that it
+//   lives and is silent.
+// - The same with a sign: oom_rank and xid_79 end it by SIGKILL, and the node reports that memory ran out, or
+//   that a GPU fell off the bus.
+// - Of the node: drop_local deletes the files of the local level. kill_agent ends this agent, and its
+//   guardian starts another; freeze_agent holds it for `seconds`. kill_node ends every process of the run on
+//   this node, the guardian included: from outside the node looks dead.
 #include <optional>
 #include <string>
 

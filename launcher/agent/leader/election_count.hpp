@@ -3,12 +3,10 @@
 // hear no leader either, and none may answer that it hears one. Pure; election.hpp collects the answers, and
 // O_EXCL on the shared file system lets one of several winners succeed.
 //
-//   granted, denied, voters          while answers may still come    at the last call
-//   somebody denies                  lost                            lost
-//   fewer than half grant            open                            lost
-//   half grant, more than oneself    won                             won
-//   oneself alone, of two            open                            ask SLURM: it answers unless we are cut
-//   off
+// - Somebody denies: lost.
+// - Half grant, more than oneself: won.
+// - Oneself alone grants, of two: open; at the last call SLURM is asked, which answers unless we are cut off.
+// - Fewer than half grant: open; at the last call lost.
 #include <set>
 #include <vector>
 

@@ -1,3 +1,17 @@
+// The leader between the agents and its supervisor, in the loop of the agent that hosts it.
+//
+// 1. It calls every agent, and tells it all that is ordered now (greet): the agent may be new, or have been
+//    cut off.
+// 2. It tells the supervisor what agents report (take). Votes go to the commit coordinator, PMIx fences to
+//    the hub, which answer without a decision.
+// 3. Every 50 ms it calls agents that are gone, looks which kernels answer, and lets the supervisor look at
+//    the time (tick).
+// 4. What the supervisor decides is queued, recorded, and then carried out, in this order (leader_acts.cpp).
+//    While a record waits for the disk, nothing more is decided, and no deadline passes.
+// 5. It resigns when another leader has a higher term, when fewer than half of the agents answer, or when
+//    shared storage answers other nodes and not this one.
+//
+// It decides nothing itself, and the loop never waits: disks, SLURM and checkpoints are asked in threads.
 #include "launcher/agent/leader/leader.hpp"
 
 #include <unistd.h>

@@ -1,16 +1,13 @@
 #pragma once
 // What an agent knows about who leads and which attempt is alive, and what it therefore accepts. Pure.
 //
-//   event                       term                        leads   in an election   last heard of a leader
-//   hello of a leader, lower    -                           -       -                -          (refused)
-//                      equal    -                           -       no               now
-//                      higher   becomes it                  no      no               now
-//   message of a leader         -                           -       -                now
-//   election begins             the run directory's         -       yes              -
-//   election lost               the highest that was seen   -       no               now, if that is higher
-//   election won                becomes it, if it is higher yes     no               now
-//   the same, but a leader     -                           -       no               - (renounced) speaks
-//   again meanwhile
+// - A leader says hello: with a lower term it is refused. Else its term becomes this node's, an election of
+//   this node is over, and so is its own leadership of a lower term; the leader was heard now.
+// - A leader sends any other message: it was heard now.
+// - An election begins: this node knows the run directory's term.
+// - An election is lost: a term that is higher becomes this node's, and there is time to hear of its leader.
+// - An election is won: this node leads in the new term, unless a leader speaks again meanwhile. Then the
+//   term is renounced.
 #include <cstdint>
 
 #include "src/control/message.hpp"

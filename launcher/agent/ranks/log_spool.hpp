@@ -2,11 +2,9 @@
 // The logs of a node's processes. They are written to files in the node's memory, so that nobody who logs
 // waits for shared storage; a thread of the agent appends them to logs/ of the run directory.
 //
-//   bytes of a spooled file   where they are
-//   before `copied`           in the run directory; their memory is given back, but for the last ones
-//   behind `copied`           in the node's memory alone, at most max_waiting a file: older ones are dropped,
-//   and a line
-//                             in the log says how many
+// Of a spooled file the bytes before `copied` are in the run directory, and their memory is given back, but
+// for the last ones. Those behind it are in the node's memory alone, at most max_waiting a file: older ones
+// are dropped, and a line in the log says how many.
 //
 // What a node has not copied yet is lost with the node: half a second of its logs, while storage answers.
 #include <filesystem>

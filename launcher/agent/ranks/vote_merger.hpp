@@ -4,12 +4,12 @@
 // would take the leader's loop seconds. Pure; the simulator uses it, too.
 //
 // When the agent tells the leader:
-//   - at once, when every living rank of the node has voted, or a rank says no: a checkpoint without it is
-//   not
-//     waited for;
-//   - else `vote_patience` after the first vote that was not told, so that the leader can say who is missing;
-//   - all votes without an outcome again, when a leader connects: another one has taken over, or this one has
-//     lost the connection. Ranks repeat theirs to an agent that was started again.
+// - at once, when every living rank of the node has voted, or a rank says no: a checkpoint without it is not
+//   waited for;
+// - else `vote_patience` after the first vote that was not told, so that the leader can say who is missing;
+// - all votes without an outcome again, when a leader connects: another one has taken over, or this one has
+//   lost the connection. Ranks repeat theirs to an agent that was started again.
+//
 // So the leader may hear a vote twice, and the votes of a node in several messages. Both are allowed.
 #include <cstdint>
 #include <map>
