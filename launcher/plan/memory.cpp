@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "launcher/plan/activations.hpp"
 #include "launcher/plan/units.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/attention_parts.hpp"
 #include "src/base/slice.hpp"
+#include "src/config/architecture.hpp"
 #include "src/config/kept_blocks.hpp"
 #include "src/config/lane_plan.hpp"
 #include "src/config/rank_promises.hpp"
@@ -108,7 +108,7 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
                                          : base == config::Base::int8     ? linear + linear / 16
                                                                           : linear / 2 + linear / 16),
                cache_line);
-  out.activations = activation_bytes(config, model);
+  out.activations = config::activation_bytes(model, config::compute_options_of(config));
   if (facts.gpu != "none") {
     out.reserved = gpu_reserve;
     out.attention = backward_workspace({config.train.micro_batch, config.train.sequence, model.heads,

@@ -22,7 +22,8 @@ RankWork rank_work(const Plan& plan, const config::RunConfig& config, const conf
   const auto& state = plan.memory.state;
   const double tokens = 1.0 * plan.micro_batch * plan.sequence;
   const double products = 2.0 * static_cast<double>(plan.parameters);
-  const double attention = 4.0 * model.layers * model.width * plan.sequence;  // scores, and their sums
+  const double attention = 4.0 * model.layers * static_cast<double>(model.query_width()) *
+                           plan.sequence;  // scores, and their sums
   RankWork out;
   out.restored = state.parameters + state.copies + state.optimizer + state.frozen;
   out.saved = plan.checkpoint_bytes / world;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/config/adapters.hpp"
+#include "src/config/architecture.hpp"
 #include "src/config/check_parts.hpp"
 #include "src/config/mixture.hpp"
 #include "src/config/optim_group.hpp"
@@ -51,11 +52,11 @@ void check_fp8(const RunConfig& c, const ModelShape& m) {
            fmt::format("it is {}, and current scaling knows the largest element", c.fp8.margin),
            "Use scaling = \"delayed\", or leave margin out?");
   const std::int64_t tokens = std::int64_t{c.train.micro_batch} * c.train.sequence;
-  const std::int64_t packed = std::int64_t{m.heads + 2 * m.kv_heads} * m.head_size();
-  const std::pair<const char*, std::int64_t> sizes[] = {{"train.micro_batch * train.sequence", tokens},
-                                                        {"model.width", m.width},
-                                                        {"the width of q, k and v", packed},
-                                                        {"model.ffn", m.ffn}};
+  const std::pair<const char*, std::int64_t> sizes[] = {
+      {"train.micro_batch * train.sequence", tokens},
+      {"model.width", m.width},
+      {"the width of q, k and v", width_of(m, Activation::qkv)},
+      {"model.ffn", m.ffn}};
   for (const auto& [name, size] : sizes)
     if (size % 16 != 0)
       refuse(

@@ -11,7 +11,7 @@ TokenFlops token_flops(const ModelShape& shape, int sequence) {
   const double products = shape.adapters.any() ? 4 * model + 6 * adapters : 6 * model;
   // Scores and their weighted sum: 2 products of T x Q for each head, twice as much backwards.
   const double attention =
-      12.0 * shape.layers * shape.heads * shape.head_size() * static_cast<double>(sequence);
+      12.0 * shape.layers * static_cast<double>(shape.query_width()) * static_cast<double>(sequence);
   return {products + attention, products + attention / 2};
 }
 

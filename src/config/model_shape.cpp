@@ -1,106 +1,53 @@
 #include "src/config/model_shape.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "src/base/as_size.hpp"
+#include "src/config/architecture.hpp"
 
 namespace holdfast::config {
 
-std::vector<TensorSpec> base_tensors_of(const ModelShape& m) {
-  using enum TensorKind;
-  std::vector<TensorSpec> out;
-  const std::int64_t d = m.width, kv = static_cast<std::int64_t>(m.kv_heads) * m.head_size(), f = m.ffn,
-                     v = m.vocabulary;
-  out.push_back({"model.embed_tokens.weight", v, d, 0, matrix});
-  for (int layer = 0; layer < m.layers; ++layer) {
-    const std::string at = "model.layers." + std::to_string(layer) + ".";
-    const int unit = layer + 1;
-    out.push_back({at + "input_layernorm.weight", 1, d, unit, gain});
-    out.push_back({at + "self_attn.q_proj.weight", d, d, unit, matrix});
-    out.push_back({at + "self_attn.k_proj.weight", kv, d, unit, matrix});
-    out.push_back({at + "self_attn.v_proj.weight", kv, d, unit, matrix});
-    if (m.qkv_bias) {
-      out.push_back({at + "self_attn.q_proj.bias", d, 1, unit, bias});
-      out.push_back({at + "self_attn.k_proj.bias", kv, 1, unit, bias});
-      out.push_back({at + "self_attn.v_proj.bias", kv, 1, unit, bias});
-    }
-    out.push_back({at + "self_attn.o_proj.weight", d, d, unit, matrix});
-    out.push_back({at + "post_attention_layernorm.weight", 1, d, unit, gain});
-    out.push_back({at + "mlp.gate_proj.weight", f, d, unit, matrix});
-    out.push_back({at + "mlp.up_proj.weight", f, d, unit, matrix});
-    out.push_back({at + "mlp.down_proj.weight", d, f, unit, matrix});
-  }
-  const int last = m.layers + 1;
-  out.push_back({"model.norm.weight", 1, d, last, gain});
-  if (!m.tied_embeddings) out.push_back({"lm_head.weight", v, d, last, matrix});
-  return out;
-}
-
 namespace {
 
-/// Linear layers that read one input, and so have their A in one operand.
-constexpr std::array input_groups = {std::array{Projection::q, Projection::k, Projection::v},
-                                     std::array{Projection::o, Projection::o, Projection::o},
-                                     std::array{Projection::gate, Projection::up, Projection::up},
-                                     std::array{Projection::down, Projection::down, Projection::down}};
-
-/// Rows and columns of a linear layer's weight.
-std::pair<std::int64_t, std::int64_t> size_of(const ModelShape& m, Projection p) {
-  const std::int64_t d = m.width, kv = static_cast<std::int64_t>(m.kv_heads) * m.head_size(), f = m.ffn;
-  switch (p) {
-    case Projection::q:
-    case Projection::o:
-      return {d, d};
-    case Projection::k:
-    case Projection::v:
-      return {kv, d};
-    case Projection::gate:
-    case Projection::up:
-      return {f, d};
-    case Projection::down:
-      break;
-  }
-  return {d, f};
+/// Calls see(name of the block, unit, operation) for all operations of all blocks.
+template <class See>
+void for_each_op(const ModelShape& m, const See& see) {
+  for (int layer = 0; layer < m.layers; ++layer)
+    for (const BlockOp& op : block_ops(m, layer))
+      see("model.layers." + std::to_string(layer) + ".", layer + 1, op);
 }
 
 std::vector<TensorSpec> adapters_of(const ModelShape& m) {
   std::vector<TensorSpec> out;
-  for (int layer = 0; layer < m.layers; ++layer)
-    for (const auto& group : input_groups)
-      for (const TensorKind kind : {TensorKind::adapter_a, TensorKind::adapter_b})
-        for (std::size_t i = 0; i < group.size(); ++i) {
-          const Projection p = group[i];
-          if (!m.adapters.has(p) || (i > 0 && p == group[i - 1])) continue;
-          const auto [rows, cols] = size_of(m, p);
-          const bool a = kind == TensorKind::adapter_a;
-          const std::string name =
-              "model.layers." + std::to_string(layer) + (p <= Projection::o ? ".self_attn." : ".mlp.") +
-              names_of_projections[as_size(p)] + (a ? ".lora_A.weight" : ".lora_B.weight");
-          out.push_back({name, a ? m.adapters.rank : rows, a ? cols : m.adapters.rank, layer + 1, kind});
-        }
+  for_each_op(m, [&](const std::string& at, int unit, const BlockOp& op) {
+    if (op.kind != BlockOp::Kind::linear) return;
+    const std::int64_t cols = width_of(m, op.in), rank = m.adapters.rank;
+    const auto parts = parts_of(m, op.role);
+    for (const auto& [p, module, rows] : parts)
+      if (m.adapters.has(p))
+        out.push_back({at + module + ".lora_A.weight", rank, cols, unit, TensorKind::adapter_a, op.role});
+    for (const auto& [p, module, rows] : parts)
+      if (m.adapters.has(p))
+        out.push_back({at + module + ".lora_B.weight", rows, rank, unit, TensorKind::adapter_b, op.role});
+  });
   return out;
 }
 
 /// Tensors of one list as they lie in memory.
 std::vector<StoredTensor> pack(const std::vector<TensorSpec>& tensors, bool frozen) {
-  const auto packed_with_previous = [&](std::size_t i) {
-    const std::string& name = tensors[i].name;
-    if (tensors[i].kind == TensorKind::adapter_b) return false;
-    if (tensors[i].kind == TensorKind::adapter_a)
-      return i > 0 && tensors[i - 1].kind == TensorKind::adapter_a && tensors[i - 1].unit == tensors[i].unit;
-    return name.ends_with("k_proj.weight") || name.ends_with("v_proj.weight") ||
-           name.ends_with("k_proj.bias") || name.ends_with("v_proj.bias") || name.ends_with("up_proj.weight");
-  };
   std::vector<StoredTensor> out;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const auto& t = tensors[i];
-    if (packed_with_previous(i)) {
+  for (int i = 0; i < std::ssize(tensors); ++i) {
+    const TensorSpec& t = tensors[i];
+    const bool joins = !out.empty() && out.back().unit == t.unit && out.back().role == t.role &&
+                       out.back().kind == t.kind && t.kind != TensorKind::adapter_b;
+    if (joins) {
       out.back().parts += 1;
       out.back().rows += t.rows;
     } else {
-      const bool linear = t.kind == TensorKind::matrix && t.name.starts_with("model.layers.");
-      out.push_back({static_cast<int>(i), 1, t.rows, t.cols, t.unit, frozen, linear});
+      const bool linear = t.kind == TensorKind::matrix && is_linear(t.role);
+      out.push_back({i, 1, t.rows, t.cols, t.unit, t.kind, t.role, frozen, linear});
     }
   }
   return out;
@@ -113,6 +60,22 @@ std::int64_t elements_of(const std::vector<TensorSpec>& tensors) {
 }
 
 }  // namespace
+
+std::vector<TensorSpec> base_tensors_of(const ModelShape& m) {
+  using enum TensorKind;
+  const std::int64_t d = m.width, v = m.vocabulary;
+  std::vector<TensorSpec> out = {{"model.embed_tokens.weight", v, d, 0, matrix, Role::embedding}};
+  for_each_op(m, [&](const std::string& at, int unit, const BlockOp& op) {
+    for (TensorSpec& tensor : tensors_of_op(m, op)) {
+      tensor.name.insert(0, at);
+      tensor.unit = unit;
+      out.push_back(std::move(tensor));
+    }
+  });
+  out.push_back({"model.norm.weight", 1, d, m.layers + 1, gain, Role::final_norm});
+  if (!m.tied_embeddings) out.push_back({"lm_head.weight", v, d, m.layers + 1, matrix, Role::head});
+  return out;
+}
 
 std::vector<TensorSpec> tensors_of(const ModelShape& shape) {
   return shape.adapters.any() ? adapters_of(shape) : base_tensors_of(shape);

@@ -47,12 +47,21 @@ struct ModelShape {
   bool qkv_bias = false;  ///< q_proj, k_proj and v_proj have biases (Qwen 2)
   Adapters adapters;
   int head_size() const { return width / heads; }
+  /// Of a token's queries, or of its keys, over all heads.
+  std::int64_t query_width() const { return std::int64_t{heads} * head_size(); }
+  std::int64_t key_width() const { return std::int64_t{kv_heads} * head_size(); }
   bool operator==(const ModelShape&) const = default;
 };
 
 /// matrix: a factor of a product. gain: of a norm. bias: added to each row of a product. adapter_a,
 /// adapter_b: see Adapters.
 enum class TensorKind { matrix, gain, bias, adapter_a, adapter_b };
+
+/// Which part of the model a tensor is of. The linear layers of a block come first, in the order of their
+/// numbers: one for each input, since what reads one input is one product.
+enum class Role { qkv, o, gate_up, down, attention_norm, mlp_norm, embedding, final_norm, head };
+constexpr int linears_of_block = 4, roles_of_block = 6;
+constexpr bool is_linear(Role role) { return static_cast<int>(role) < linears_of_block; }
 
 /// A logical tensor: row-major rows x cols. A gain is one row; a bias has one row for each of its elements,
 /// as the matrix it belongs to, so that what is packed by rows packs biases too. `unit` is the sharding unit
@@ -62,6 +71,7 @@ struct TensorSpec {
   std::int64_t rows = 1, cols = 1;
   int unit = 0;
   TensorKind kind = TensorKind::matrix;
+  Role role = Role::embedding;
   std::int64_t elements() const { return rows * cols; }
 };
 
@@ -78,14 +88,16 @@ std::vector<TensorSpec> tensors_of(const ModelShape& shape);
 /// What is not: nothing, or with adapters all of the model.
 std::vector<TensorSpec> frozen_tensors_of(const ModelShape& shape);
 
-/// A tensor as it lies in memory: logical tensors of one unit, concatenated along rows (q|k|v, their
-/// biases, gate|up, and the A of adapters that read one input are one operand each; every other tensor stands
-/// alone). The element index within a part is the stored index minus the sizes of the parts before it. Slices
-/// (src/base/slice.hpp) cut stored tensors.
+/// A tensor as it lies in memory: logical tensors of one unit, role and kind, concatenated along rows (q|k|v,
+/// their biases, gate|up, and the A of adapters that read one input are one operand each; only the B of
+/// adapters stand alone). The element index within a part is the stored index minus the sizes of the parts
+/// before it. Slices (src/base/slice.hpp) cut stored tensors.
 struct StoredTensor {
   int first_part = 0, parts = 1;  ///< indices into tensors_of(), or frozen_tensors_of()
   std::int64_t rows = 1, cols = 1;
   int unit = 0;
+  TensorKind kind = TensorKind::matrix;
+  Role role = Role::embedding;
   bool frozen = false;
   bool linear = false;  ///< weight of a block's linear layer
   std::int64_t elements() const { return rows * cols; }

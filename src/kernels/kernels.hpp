@@ -17,6 +17,7 @@
 
 #include "src/base/as_size.hpp"
 #include "src/base/block_code.hpp"
+#include "src/base/kernel_sizes.hpp"
 #include "src/base/ordered_sum.hpp"
 #include "src/tensor/exact_sum.hpp"
 #include "src/tensor/mat.hpp"
@@ -24,6 +25,8 @@
 
 namespace holdfast::kernels {
 
+using holdfast::head_chunk;
+using holdfast::inverse_stride;
 using tensor::ConstMat;
 using tensor::DType;
 using tensor::ExactSum;
@@ -39,10 +42,6 @@ enum class Write { replace, add };
 struct Documents {
   const std::int32_t* start = nullptr;  ///< [T]
 };
-
-/// Floats between inverse scales that products read: cuBLASLt 13's kernels for Hopper refuse a scale
-/// (CUBLAS_STATUS_NOT_SUPPORTED) that does not lie on a boundary of 16 bytes.
-constexpr int inverse_stride = 4;
 
 /// The result of one pass over elements.
 struct DigestSums {
@@ -149,9 +148,6 @@ struct HeadLoss {
     return {std::min(end, (at + 1) * size) - token, sum_of[as_size(at)]};
   }
 };
-constexpr std::int64_t head_chunk =
-    1024;  ///< tokens; orders the additions of d_head, so it belongs to the run
-
 /// All that AdamW needs to know about a step, computed once on logical rank 0.
 struct StepScalars {
   float lr = 0, lr_decay = 0;  ///< learning rate; lr * weight decay

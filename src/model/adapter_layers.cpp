@@ -14,8 +14,9 @@ using tensor::DType;
 namespace {
 
 /// The first `rows` x `cols` of a room, without gaps.
-Mat room(Activations& a, const Buffer& b, std::int64_t rows, std::int64_t cols) {
-  return tensor::dense(a.mat(b).data, b.type, rows, cols);
+Mat room(Activations& a, Activation what, std::int64_t rows, std::int64_t cols) {
+  const Mat whole = a.mat(what);
+  return tensor::dense(whole.data, whole.type, rows, cols);
 }
 
 }  // namespace
@@ -46,7 +47,7 @@ Dropout AdapterLayers::drop(int linear, Mat out, ConstMat in) const {
 
 ConstMat AdapterLayers::input(int linear, ConstMat x) const {
   if (!drops()) return x;
-  const Mat dropped = room(a_, a_.adapters.dropped, x.rows, x.cols);
+  const Mat dropped = room(a_, Activation::adapter_dropped, x.rows, x.cols);
   kernels_.dropout(stream_, drop(linear, dropped, x));
   return dropped;
 }
@@ -56,7 +57,7 @@ void AdapterLayers::in_chunks(Mat y, bool directly, const Make& make) const {
   if (directly) return make(y, 0, y.rows);
   for (std::int64_t first = 0; first < y.rows; first += kernels::head_chunk) {
     const std::int64_t tokens = std::min(kernels::head_chunk, y.rows - first);
-    const Mat sum = room(a_, a_.adapters.wide, tokens, y.cols);
+    const Mat sum = room(a_, Activation::adapter_wide, tokens, y.cols);
     make(sum, first, tokens);
     kernels_.convert(stream_, y.rows_at(first, tokens).data, y.type, sum.data, sum.type, tokens * y.cols);
   }
@@ -65,8 +66,8 @@ void AdapterLayers::in_chunks(Mat y, bool directly, const Make& make) const {
 void AdapterLayers::forward(int linear, Mat y, ConstMat x, ConstMat weight, ConstMat bias,
                             const Adapter& adapter) const {
   const std::int64_t ranks = adapter.a.rows;
-  const Mat inner = room(a_, a_.adapters.inner, x.rows, ranks),
-            scaled = room(a_, a_.adapters.scaled, x.rows, ranks);
+  const Mat inner = room(a_, Activation::adapter_inner, x.rows, ranks),
+            scaled = room(a_, Activation::adapter_scaled, x.rows, ranks);
   kernels_.matmul(stream_, inner, input(linear, x), false, adapter.a, true, Write::replace);
   scale(scaled, inner);
   in_chunks(y, y.type == DType::fp32, [&](Mat sum, std::int64_t first, std::int64_t tokens) {
@@ -82,9 +83,9 @@ void AdapterLayers::forward(int linear, Mat y, ConstMat x, ConstMat weight, Cons
 void AdapterLayers::backward(int linear, Mat d_x, ConstMat d_y, ConstMat x, ConstMat weight,
                              const Adapter& adapter) const {
   const std::int64_t ranks = adapter.a.rows;
-  const Mat inner = room(a_, a_.adapters.inner, x.rows, ranks),
-            scaled = room(a_, a_.adapters.scaled, x.rows, ranks),
-            d_scaled = room(a_, a_.adapters.kept, x.rows, ranks);
+  const Mat inner = room(a_, Activation::adapter_inner, x.rows, ranks),
+            scaled = room(a_, Activation::adapter_scaled, x.rows, ranks),
+            d_scaled = room(a_, Activation::adapter_kept, x.rows, ranks);
   const ConstMat in = input(linear, x);
   kernels_.matmul(stream_, inner, in, false, adapter.a, true, Write::replace);
   scale(scaled, inner);
@@ -101,7 +102,7 @@ void AdapterLayers::backward(int linear, Mat d_x, ConstMat d_y, ConstMat x, Cons
     const ConstMat d_rows = ConstMat(d_scaled).rows_at(first, tokens);
     kernels_.matmul(stream_, sum, d_y.rows_at(first, tokens), false, weight, false, Write::replace);
     if (!drops()) return kernels_.matmul(stream_, sum, d_rows, false, adapter.a, false, Write::add);
-    const Mat through = room(a_, a_.adapters.through, tokens, sum.cols);
+    const Mat through = room(a_, Activation::adapter_through, tokens, sum.cols);
     kernels_.matmul(stream_, through, d_rows, false, adapter.a, false, Write::replace);
     Dropout d = drop(linear, sum, through);
     d.first_token = first;

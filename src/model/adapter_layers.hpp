@@ -39,7 +39,7 @@ class AdapterLayers {
   void begin_micro_batch(bool training) { training_ = training; }
   bool drops() const { return training_ && adapters_.dropout > 0; }
 
-  // `linear`: its number over all blocks, four in each.
+  // `linear`: its number over all blocks.
   /// y = x W^T (+ bias) + scale (drop(x) A^T) B^T
   void forward(int linear, Mat y, ConstMat x, ConstMat weight, ConstMat bias, const Adapter& adapter) const;
   /// Gradients of A and B where wanted, then dx = dy W + scale drop(dy B A). d_x may be where x is.

@@ -1,71 +1,134 @@
 #include "src/model/block.hpp"
 
+#include <bitset>
+
 namespace holdfast::model {
 
+using config::BlockOp;
+using Kind = BlockOp::Kind;
 using Mode = config::ActivationCheckpointing;
+using Ops = std::span<const BlockOp>;
 
 namespace {
 
-kernels::Attention attention_of(const Layers& layers, Activations& a, const BlockBuffers& b) {
+kernels::Attention attention_of(const Layers& layers, const BlockOp& op, Matrices& m) {
   kernels::Attention attention = layers.attention();
-  attention.qkv = a.mat(b.qkv);
-  attention.out = a.mat(b.attended);
-  attention.log_sum = a.floats(b.log_sum);
-  attention.workspace = a.workspace();
+  attention.qkv = m.at(op.in);
+  attention.out = m.at(op.out);
+  attention.log_sum = m.floats(*op.numbers);
+  attention.workspace = m.workspace();
   return attention;
 }
 
-float* attention_rms(Activations& a, const BlockBuffers& b) { return a.floats(b.inverse_rms); }
-float* mlp_rms(Activations& a, const BlockBuffers& b) { return a.mat(b.inverse_rms).row<float>(1); }
+/// The linear layer that reads the result of operation i at once; null: another operation does.
+const Linear* reader(Ops ops, std::size_t i, const BlockWeights& w) {
+  return i + 1 < ops.size() && ops[i + 1].kind == Kind::linear ? &w.linear(ops[i + 1].role) : nullptr;
+}
 
-/// Everything but the last product, whose result the backward pass does not need.
-void forward_to_activated(const Layers& layers, Activations& a, const BlockBuffers& b, const BlockWeights& w,
-                          ConstMat residual, ConstMat added, Pass pass) {
-  layers.norm(a.mat(b.input), residual, added, a.mat(b.attention_normed), attention_rms(a, b),
-              w.attention_norm, layers.input(w.qkv, pass));
-  layers.forward(a.mat(b.qkv), a.mat(b.attention_normed), w.qkv, pass);
-  layers.rope(a.mat(b.qkv), a.mat(a.cosine), a.mat(a.sine), false);
-  layers.attend(attention_of(layers, a, b), layers.input(w.o, pass));
-  layers.forward(a.mat(a.branch), a.mat(b.attended), w.o, pass);
+/// Everything again but the last product, whose result the backward pass does not need.
+void forward_again(const Layers& layers, Ops ops, BlockActivations& m, const BlockWeights& w) {
+  for (std::size_t i = 0; i + 1 < ops.size(); ++i)
+    run_forward(layers, ops[i], m, w, {}, i + 2 < ops.size() ? reader(ops, i, w) : nullptr, Pass::again);
+}
 
-  layers.norm(a.mat(b.middle), a.mat(b.input), a.mat(a.branch), a.mat(b.mlp_normed), mlp_rms(a, b),
-              w.mlp_norm, layers.input(w.gate_up, pass));
-  layers.forward(a.mat(b.gate_up), a.mat(b.mlp_normed), w.gate_up, pass);
-  layers.swiglu(a.mat(b.activated), a.mat(b.gate_up),
-                pass == Pass::first ? layers.input(w.down, pass) : kernels::Quantize{});
+/// Makes what blocks do not keep again, each matrix once, when the backward pass first needs it.
+class Again {
+ public:
+  Again(const Layers& layers, Ops ops, BlockActivations& m, const BlockWeights& w)
+      : layers_(layers), ops_(ops), m_(m), w_(w) {}
+
+  void need(Activation what) {
+    if (made_.test(as_size(what)) || !m_.all().shared(what)) return;
+    made_.set(as_size(what));
+    for (const BlockOp& op : ops_) {
+      if (op.out != what) continue;
+      need(op.in);
+      if (op.kind == Kind::norm)  // its sum is kept: nothing is added any more
+        layers_.norm(m_.at(op.in), {}, {}, m_.at(op.out), m_.floats(*op.numbers), w_.gain(op.role));
+      else
+        run_forward(layers_, op, m_, w_, {}, nullptr, Pass::again);
+    }
+  }
+
+ private:
+  const Layers& layers_;
+  Ops ops_;
+  BlockActivations& m_;
+  const BlockWeights& w_;
+  std::bitset<config::activations> made_;
+};
+
+/// Where the gradient of a matrix lies: often in its own place.
+Mat gradient_of(Activation what, BlockActivations& m) {
+  switch (what) {
+    case Activation::branch:
+      return m.at(Activation::d_residual);
+    case Activation::attended:
+      return m.all().d_attended();
+    case Activation::qkv:
+      return m.at(Activation::d_qkv);
+    case Activation::gate_up:
+      return m.at(Activation::d_gate_up);
+    default:
+      return m.at(what);
+  }
+}
+
+void run_backward(const Layers& layers, const BlockOp& op, BlockActivations& m, const BlockWeights& w) {
+  const Mat d_out = gradient_of(op.out, m);
+  switch (op.kind) {
+    case Kind::norm:
+      return layers.norm_backward(m.at(op.in), d_out, m.floats(*op.numbers), m.at(Activation::d_residual),
+                                  w.gain(op.role));
+    case Kind::linear:
+      return layers.backward(gradient_of(op.in, m), d_out, m.at(op.in), w.linear(op.role));
+    case Kind::rope:
+      return layers.rope(d_out, m.at(Activation::cosine), m.at(Activation::sine), true);
+    case Kind::attention:
+      return layers.kernels.attention_backward(layers.stream, attention_of(layers, op, m),
+                                               {d_out, gradient_of(op.in, m)});
+    case Kind::swiglu:
+      return layers.kernels.swiglu_backward(layers.stream, gradient_of(op.in, m), d_out, m.at(op.in));
+  }
 }
 
 }  // namespace
 
-void forward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const BlockWeights& w,
-                   ConstMat residual, ConstMat added) {
-  forward_to_activated(layers, a, b, w, residual, added, Pass::first);
-  layers.forward(a.mat(a.branch), a.mat(b.activated), w.down, Pass::first);
+void run_forward(const Layers& layers, const BlockOp& op, Matrices& m, const BlockWeights& w,
+                 const Entering& entering, const Linear* next, Pass pass) {
+  const kernels::Quantize input = next != nullptr ? layers.input(*next, pass) : kernels::Quantize{};
+  switch (op.kind) {
+    case Kind::norm: {
+      const bool first = op.in == Activation::input;
+      return layers.norm(m.at(op.in), first ? entering.residual : m.at(Activation::input),
+                         first ? entering.added : m.at(Activation::branch), m.at(op.out),
+                         m.floats(*op.numbers), w.gain(op.role), input);
+    }
+    case Kind::linear:
+      return layers.forward(m.at(op.out), m.at(op.in), w.linear(op.role), pass);
+    case Kind::rope:
+      return layers.rope(m.at(op.out), m.at(Activation::cosine), m.at(Activation::sine), false);
+    case Kind::attention:
+      return layers.attend(attention_of(layers, op, m), input);
+    case Kind::swiglu:
+      return layers.swiglu(m.at(op.out), m.at(op.in), input);
+  }
 }
 
-void backward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const BlockWeights& w) {
-  kernels::Kernels& k = layers.kernels;
-  const Mode mode = layers.options.activation_checkpointing;
-  const bool pointwise = mode == Mode::selective || mode == Mode::attention;
-  const Mat d = a.mat(a.d_residual), d_qkv = a.mat(a.d_qkv), d_gate_up = a.mat(a.d_gate_up);
-  const Mat attention_normed = a.mat(b.attention_normed), mlp_normed = a.mat(b.mlp_normed),
-            activated = a.mat(b.activated), d_attended = a.mat(a.branch);
+void forward_block(const Layers& layers, Ops ops, BlockActivations& m, const BlockWeights& w,
+                   const Entering& entering) {
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    run_forward(layers, ops[i], m, w, entering, reader(ops, i, w), Pass::first);
+}
 
-  if (mode == Mode::full) forward_to_activated(layers, a, b, w, {}, {}, Pass::again);
-  if (pointwise) layers.swiglu(activated, a.mat(b.gate_up));
-  layers.backward(activated, d, activated, w.down);
-  k.swiglu_backward(layers.stream, d_gate_up, activated, a.mat(b.gate_up));
-  if (pointwise) layers.norm(a.mat(b.middle), {}, {}, mlp_normed, mlp_rms(a, b), w.mlp_norm);
-  layers.backward(mlp_normed, d_gate_up, mlp_normed, w.gate_up);
-  layers.norm_backward(a.mat(b.middle), mlp_normed, mlp_rms(a, b), d, w.mlp_norm);
-
-  if (mode == Mode::attention) layers.attend(attention_of(layers, a, b));
-  layers.backward(d_attended, d, a.mat(b.attended), w.o);
-  k.attention_backward(layers.stream, attention_of(layers, a, b), {d_attended, d_qkv});
-  layers.rope(d_qkv, a.mat(a.cosine), a.mat(a.sine), true);
-  if (pointwise) layers.norm(a.mat(b.input), {}, {}, attention_normed, attention_rms(a, b), w.attention_norm);
-  layers.backward(attention_normed, d_qkv, attention_normed, w.qkv);
-  layers.norm_backward(a.mat(b.input), attention_normed, attention_rms(a, b), d, w.attention_norm);
+void backward_block(const Layers& layers, Ops ops, BlockActivations& m, const BlockWeights& w) {
+  const bool all = layers.options.activation_checkpointing == Mode::full;
+  if (all) forward_again(layers, ops, m, w);
+  Again again(layers, ops, m, w);
+  for (std::size_t i = ops.size(); i-- > 0;) {
+    if (!all) again.need(ops[i].in);
+    run_backward(layers, ops[i], m, w);
+  }
 }
 
 }  // namespace holdfast::model

@@ -1,19 +1,30 @@
 #pragma once
-// One transformer block: x' = x + Attention(RMSNorm(x)); x'' = x' + SwiGLU(RMSNorm(x')). A sum is left open
-// as (residual, added) until the next norm makes it.
+// One transformer block: config::block_ops() forwards and backwards. A sum is left open as (residual, added)
+// until the next norm makes it.
+#include <span>
+
 #include "src/model/activations.hpp"
 #include "src/model/layers.hpp"
 
 namespace holdfast::model {
 
-/// Enters with x = residual + added (no `added`: x lies in the block's input buffer already). Leaves
-/// x'' = b.middle + a.branch.
-void forward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const BlockWeights& weights,
-                   ConstMat residual, ConstMat added);
+/// What enters a block: x = residual + added. No `added`: x lies in the block's input already.
+struct Entering {
+  ConstMat residual, added;
+};
 
-/// forward_block from its last line to its first. a.d_residual holds the gradient of x'' and receives that of
-/// x; it is also the gradient of whatever was added to the residual. What the forward pass did not keep is
-/// computed again.
-void backward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const BlockWeights& weights);
+/// One operation forwards. `next`: the linear layer that reads its result, computed behind it; else null.
+void run_forward(const Layers& layers, const config::BlockOp& op, Matrices& m, const BlockWeights& weights,
+                 const Entering& entering, const Linear* next, Pass pass);
+
+/// All of them. Leaves x'' = middle + branch.
+void forward_block(const Layers& layers, std::span<const config::BlockOp> ops, BlockActivations& m,
+                   const BlockWeights& weights, const Entering& entering);
+
+/// All of them from the last to the first. `d_residual` holds the gradient of x'' and receives that of x; it
+/// is also the gradient of whatever was added to the residual. What the forward pass did not keep is computed
+/// again.
+void backward_block(const Layers& layers, std::span<const config::BlockOp> ops, BlockActivations& m,
+                    const BlockWeights& weights);
 
 }  // namespace holdfast::model

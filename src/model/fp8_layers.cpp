@@ -15,10 +15,11 @@ namespace {
 int role_of(int linear, Fp8Role role) { return linear * fp8_roles_of_linear + static_cast<int>(role); }
 DType type_of_role(int role) { return type_of(static_cast<Fp8Role>(role % fp8_roles_of_linear)); }
 
-/// The beginning of a buffer as a matrix.
-Mat part(Activations& a, const Buffer& buffer, DType type, std::int64_t rows, std::int64_t cols) {
-  expects(rows * cols <= buffer.cols, "8-bit copies have room for the largest operand");
-  return tensor::dense(a.mat(buffer).data, type, rows, cols);
+/// The beginning of a room as a matrix.
+Mat part(Activations& a, Activation room, DType type, std::int64_t rows, std::int64_t cols) {
+  const Mat whole = a.mat(room);
+  expects(rows * cols <= whole.cols, "8-bit copies have room for the largest operand");
+  return tensor::dense(whole.data, type, rows, cols);
 }
 
 }  // namespace
@@ -40,22 +41,23 @@ void Fp8Layers::set_scales(std::span<const float> scales) {
     known_[i] = scales[i] != 0;
     inverses_[i * kernels::inverse_stride] = scales[i] != 0 ? fp8_inverse(scales[i]) : 0;
   }
-  const auto upload = [this](const Buffer& to, std::span<const float> from) {
+  const auto upload = [this](Activation to, std::span<const float> from) {
     stream_.upload(a_.floats(to), from.data(), static_cast<std::int64_t>(from.size_bytes()));
   };
-  upload(a_.fp8.scale, scales), upload(a_.fp8.inverse, inverses_);
+  upload(Activation::fp8_scale, scales), upload(Activation::fp8_inverse, inverses_);
 }
 
 void Fp8Layers::take_amaxes(std::span<std::uint32_t> amaxes) {
   expects(amaxes.size() == known_.size() && delayed_, "delayed scaling has one largest value per role");
   const auto bytes = static_cast<std::int64_t>(amaxes.size_bytes());
-  stream_.download(amaxes.data(), words(a_.fp8.amax), bytes);
-  stream_.zero(words(a_.fp8.amax), bytes);
+  stream_.download(amaxes.data(), words(Activation::fp8_amax), bytes);
+  stream_.zero(words(Activation::fp8_amax), bytes);
 }
 
 void Fp8Layers::begin_micro_batch(bool records) {
   records_ = records && delayed_;
-  stream_.zero(words(a_.fp8.measured), static_cast<std::int64_t>(known_.size() * sizeof(std::uint32_t)));
+  stream_.zero(words(Activation::fp8_measured),
+               static_cast<std::int64_t>(known_.size() * sizeof(std::uint32_t)));
 }
 
 std::uint64_t Fp8Layers::variant(int layer) const {
@@ -65,18 +67,18 @@ std::uint64_t Fp8Layers::variant(int layer) const {
 }
 
 Quantize Fp8Layers::quantize(int role, Mat out, Mat transposed, bool record) const {
-  return {out, transposed, a_.floats(a_.fp8.scale) + role,
-          record && records_ ? words(a_.fp8.amax) + role : nullptr};
+  return {out, transposed, a_.floats(Activation::fp8_scale) + role,
+          record && records_ ? words(Activation::fp8_amax) + role : nullptr};
 }
 
 void Fp8Layers::find_scale(int role) const {
-  kernels_.scales(stream_, a_.floats(a_.fp8.scale) + role, inverse(role), words(a_.fp8.measured) + role,
-                  type_of_role(role), 1);
+  kernels_.scales(stream_, a_.floats(Activation::fp8_scale) + role, inverse(role),
+                  words(Activation::fp8_measured) + role, type_of_role(role), 1);
 }
 
 void Fp8Layers::copy(ConstMat x, int role, Mat out, Mat transposed, bool measure) const {
   if (measure && measured(role)) {
-    kernels_.amax(stream_, x, words(a_.fp8.measured) + role);
+    kernels_.amax(stream_, x, words(Activation::fp8_measured) + role);
     find_scale(role);
   }
   kernels_.quantize(stream_, x, quantize(role, out, transposed, measure));
@@ -85,14 +87,14 @@ void Fp8Layers::copy(ConstMat x, int role, Mat out, Mat transposed, bool measure
 Quantize Fp8Layers::input(int linear, std::int64_t tokens, std::int64_t cols, Pass pass) const {
   const int role = role_of(linear, Fp8Role::x);
   if (pass == Pass::first && measured(role))
-    return {{}, {}, a_.floats(a_.fp8.scale) + role, words(a_.fp8.measured) + role};
-  return quantize(role, part(a_, a_.fp8.left, DType::e4m3, tokens, cols), {}, pass == Pass::first);
+    return {{}, {}, a_.floats(Activation::fp8_scale) + role, words(Activation::fp8_measured) + role};
+  return quantize(role, part(a_, Activation::fp8_left, DType::e4m3, tokens, cols), {}, pass == Pass::first);
 }
 
 void Fp8Layers::forward(int linear, Mat y, ConstMat x, ConstMat weight, ConstMat bias, Pass pass) const {
   const int of_x = role_of(linear, Fp8Role::x), of_weight = role_of(linear, Fp8Role::weight);
-  const Mat left = part(a_, a_.fp8.left, DType::e4m3, x.rows, x.cols),
-            right = part(a_, a_.fp8.right, DType::e4m3, weight.rows, weight.cols);
+  const Mat left = part(a_, Activation::fp8_left, DType::e4m3, x.rows, x.cols),
+            right = part(a_, Activation::fp8_right, DType::e4m3, weight.rows, weight.cols);
   if (pass == Pass::first && measured(of_x)) {
     find_scale(of_x);
     kernels_.quantize(stream_, x, quantize(of_x, left, {}, true));
@@ -105,16 +107,16 @@ void Fp8Layers::backward(int linear, Mat d_x, Mat d_weight, Write write, ConstMa
                          ConstMat weight) const {
   const int of_x = role_of(linear, Fp8Role::x), of_weight = role_of(linear, Fp8Role::weight),
             of_d_y = role_of(linear, Fp8Role::d_y);
-  const Mat left = part(a_, a_.fp8.left, DType::e5m2, d_y.rows, d_y.cols);
+  const Mat left = part(a_, Activation::fp8_left, DType::e5m2, d_y.rows, d_y.cols);
   Mat turned;
-  if (d_weight) turned = part(a_, a_.fp8.turned, DType::e5m2, d_y.cols, d_y.rows);
+  if (d_weight) turned = part(a_, Activation::fp8_turned, DType::e5m2, d_y.cols, d_y.rows);
   copy(d_y, of_d_y, left, turned, true);
   if (d_weight) {
-    const Mat right = part(a_, a_.fp8.right, DType::e4m3, x.cols, x.rows);
+    const Mat right = part(a_, Activation::fp8_right, DType::e4m3, x.cols, x.rows);
     copy(x, of_x, {}, right, false);
     kernels_.matmul_fp8(stream_, d_weight, turned, right, inverse(of_d_y), inverse(of_x), write);
   }
-  const Mat right = part(a_, a_.fp8.right, DType::e4m3, weight.cols, weight.rows);
+  const Mat right = part(a_, Activation::fp8_right, DType::e4m3, weight.cols, weight.rows);
   copy(weight, of_weight, {}, right, false);
   kernels_.matmul_fp8(stream_, d_x, left, right, inverse(of_d_y), inverse(of_weight), Write::replace);
 }

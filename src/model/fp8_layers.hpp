@@ -36,7 +36,7 @@ class Fp8Layers {
   /// What the kernel calls of a block depend on besides addresses: equal numbers, equal calls.
   std::uint64_t variant(int layer) const;
 
-  // `linear`: its number over all blocks, four in each.
+  // `linear`: its number over all blocks.
   /// What the kernel that makes x (tokens x cols) does for forward() at once.
   kernels::Quantize input(int linear, std::int64_t tokens, std::int64_t cols, Pass pass) const;
   /// y = x W^T (+ bias); what input() asked for has been done for x.
@@ -54,10 +54,8 @@ class Fp8Layers {
   /// scale[role] from what was measured.
   void find_scale(int role) const;
   kernels::Quantize quantize(int role, Mat out, Mat transposed, bool record) const;
-  float* inverse(int role) const { return a_.mat(a_.fp8.inverse).row<float>(role); }
-  std::uint32_t* words(const Buffer& buffer) const {
-    return reinterpret_cast<std::uint32_t*>(a_.floats(buffer));
-  }
+  float* inverse(int role) const { return a_.mat(Activation::fp8_inverse).row<float>(role); }
+  std::uint32_t* words(Activation what) const { return reinterpret_cast<std::uint32_t*>(a_.floats(what)); }
 
   kernels::Kernels& kernels_;
   tensor::Stream& stream_;

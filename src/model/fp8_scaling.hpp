@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/config/architecture.hpp"
 #include "src/config/run_config.hpp"
 #include "src/tensor/dtype.hpp"
 
@@ -15,9 +16,9 @@ namespace holdfast::model {
 
 /// Operands of a linear layer y = x W^T that have scales of their own.
 enum class Fp8Role { x, weight, d_y };
-constexpr int fp8_roles_of_linear = 3;
-/// Of a block: its four linear layers (q|k|v, o, gate|up, down).
-constexpr int fp8_roles = 4 * fp8_roles_of_linear;
+constexpr int fp8_roles_of_linear = config::fp8_operands_of_linear;
+/// Of a block.
+constexpr int fp8_roles = config::fp8_operands_of_block;
 /// 4 bits of exponent for values, 5 for gradients, which span more magnitudes ("hybrid").
 constexpr tensor::DType type_of(Fp8Role role) {
   return role == Fp8Role::d_y ? tensor::DType::e5m2 : tensor::DType::e4m3;

@@ -14,8 +14,8 @@ namespace {
 
 constexpr double deviation = 0.02;
 
-double deviation_of(const config::ModelShape& shape, const std::string& name) {
-  const bool output = name.ends_with(".o_proj.weight") || name.ends_with(".down_proj.weight");
+double deviation_of(const config::ModelShape& shape, config::Role role) {
+  const bool output = role == config::Role::o || role == config::Role::down;
   return output ? deviation / std::sqrt(2.0 * shape.layers) : deviation;
 }
 
@@ -65,7 +65,7 @@ void initial_weights(const config::ModelShape& shape, const config::TensorSpec& 
     return;
   }
   const std::uint64_t name = hash_name(tensor.name.data(), tensor.name.size());
-  const double scale = deviation_of(shape, tensor.name);
+  const double scale = deviation_of(shape, tensor.role);
   constexpr std::size_t part = 1 << 16;
   const std::size_t parts = (out.size() + part - 1) / part;
 #ifndef __SANITIZE_THREAD__  // it does not see how OpenMP's runtime orders its threads

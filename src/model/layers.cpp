@@ -41,13 +41,14 @@ Linear Layers::linear(int number, Stored w, Stored bias, const AdapterRoles& rol
 Gain Layers::gain(Stored t, bool gradients) const { return {weight(t), gradients ? gradient(t) : Mat{}}; }
 
 BlockWeights Layers::block(int layer, const Block& b, bool gradients) const {
-  const int first = 4 * layer;
-  return {gain(b.attention_norm, gradients),
-          linear(first, b.qkv, b.qkv_bias, b.qkv_adapters, gradients),
-          linear(first + 1, b.o, {}, b.o_adapters, gradients),
-          gain(b.mlp_norm, gradients),
-          linear(first + 2, b.gate_up, {}, b.gate_up_adapters, gradients),
-          linear(first + 3, b.down, {}, b.down_adapters, gradients)};
+  BlockWeights out;
+  for (int i = 0; i < config::roles_of_block; ++i)
+    if (const auto role = as_size(i); config::is_linear(static_cast<Role>(i)))
+      out.linears[role] = linear(layer * config::linears_of_block + i, b.weight[role], b.bias[role],
+                                 b.adapters[role], gradients);
+    else
+      out.gains[role] = gain(b.weight[role], gradients);
+  return out;
 }
 
 Quantize Layers::input(const Linear& l, Pass pass) const {

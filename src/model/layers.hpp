@@ -1,7 +1,7 @@
 #pragma once
 // The operators of one model at one micro-batch: kernels with the shape's constants filled in. Weights and
 // gradients are resolved before the operators are enqueued, so that these depend on nothing but addresses.
-#include "src/config/model_shape.hpp"
+#include "src/config/architecture.hpp"
 #include "src/kernels/kernels.hpp"
 #include "src/model/adapter_layers.hpp"
 #include "src/model/fp8_layers.hpp"
@@ -26,7 +26,7 @@ struct Linear {
   ConstMat weight, bias;         ///< out x in; 1 x out, or none
   Mat d_weight, d_bias;          ///< none: not wanted
   Write write = Write::replace;  ///< of d_weight
-  int number = 0;                ///< over all blocks, four in each
+  int number = 0;                ///< over all blocks
   Adapter adapter;               ///< none without adapters
 };
 /// A norm's gain.
@@ -34,12 +34,12 @@ struct Gain {
   ConstMat weight;  ///< 1 x d
   Mat gradient;     ///< none: not wanted
 };
-/// All of a block.
+/// All of a block, by role.
 struct BlockWeights {
-  Gain attention_norm;
-  Linear qkv, o;
-  Gain mlp_norm;
-  Linear gate_up, down;
+  std::array<Linear, config::linears_of_block> linears;
+  std::array<Gain, config::roles_of_block> gains;
+  const Linear& linear(Role role) const { return linears.at(as_size(role)); }
+  const Gain& gain(Role role) const { return gains.at(as_size(role)); }
 };
 
 struct Layers {

@@ -4,19 +4,19 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
-#include "src/config/model_shape.hpp"
+#include "src/config/architecture.hpp"
 
 namespace holdfast::model {
+
+using config::Role;
 
 /// A stored tensor and its shape.
 struct Stored {
   int index = -1;  ///< below 0: there is no such tensor
   std::int64_t rows = 0, cols = 0;
 };
-
-/// A vector, whichever way it is stored, as 1 x n.
-inline Stored as_row(Stored t) { return {t.index, 1, t.rows * t.cols}; }
 
 /// Adapters of a linear layer that consists of up to three (q|k|v).
 struct AdapterRoles {
@@ -30,53 +30,64 @@ struct AdapterRoles {
   int count = 0;
 };
 
-/// The stored tensors of one block.
+/// The stored tensors of one block by role.
 struct Block {
-  Stored attention_norm, qkv;
-  Stored qkv_bias;  ///< 1 x n; not stored in models without
-  Stored o, mlp_norm, gate_up, down;
-  AdapterRoles qkv_adapters, o_adapters, gate_up_adapters, down_adapters;
+  std::array<Stored, config::roles_of_block> weight;  ///< of linear layers and norms
+  std::array<Stored, config::linears_of_block> bias;  ///< as 1 x n
+  std::array<AdapterRoles, config::linears_of_block> adapters;
 };
 
-/// The model's stored tensors by role, in the order of config::stored_tensors_of().
+/// The model's stored tensors by role.
 struct Roles {
   Stored embedding, final_norm, head;
   std::vector<Block> blocks;
 
-  explicit Roles(const config::ModelShape& shape) {
-    const auto stored = config::stored_tensors_of(shape);
-    int at = 0;
-    auto next = [&] {
-      const auto& t = stored.at(at);
-      return Stored{at++, t.rows, t.cols};
-    };
-    embedding = next();
-    for (int layer = 0; layer < shape.layers; ++layer) {
-      Block b;
-      b.attention_norm = next();
-      b.qkv = next();
-      if (shape.qkv_bias) b.qkv_bias = as_row(next());
-      for (Stored* role : {&b.o, &b.mlp_norm, &b.gate_up, &b.down}) *role = next();
-      using enum config::Projection;
-      const auto adapters = [&](AdapterRoles& to, std::initializer_list<config::Projection> layers) {
-        const std::int64_t d = shape.width, kv = std::int64_t{shape.kv_heads} * shape.head_size(),
-                           f = shape.ffn;
-        std::int64_t col = 0;
-        for (const auto p : layers) {
-          if (shape.adapters.has(p)) to.parts[to.count++].first_col = col;
-          col += p == k || p == v ? kv : p == gate || p == up ? f : d;
-        }
-        if (to.count == 0) return;
-        to.a = next();
-        for (int i = 0; i < to.count; ++i) to.parts[i].b = next();
-      };
-      adapters(b.qkv_adapters, {q, k, v}), adapters(b.o_adapters, {o});
-      adapters(b.gate_up_adapters, {gate, up}), adapters(b.down_adapters, {down});
-      blocks.push_back(b);
+  explicit Roles(const config::ModelShape& shape) : blocks(as_size(shape.layers)) {
+    int index = 0;
+    for (const config::StoredTensor& t : config::stored_tensors_of(shape)) {
+      const Stored stored{index++, t.rows, t.cols};
+      if (t.unit == 0)
+        embedding = stored;
+      else if (t.unit <= shape.layers)
+        take(blocks[t.unit - 1], t, stored);
+      else
+        (t.role == Role::head ? head : final_norm) = stored;
     }
-    final_norm = next();
-    head = shape.tied_embeddings ? embedding : next();
-    expects(at == static_cast<int>(stored.size()), "every stored tensor has a role in the model");
+    if (shape.tied_embeddings) head = embedding;
+    for (Block& block : blocks) number_columns(shape, block);
+  }
+
+ private:
+  static void take(Block& block, const config::StoredTensor& t, Stored stored) {
+    const auto role = as_size(t.role);
+    switch (t.kind) {
+      case config::TensorKind::bias:
+        block.bias.at(role) = {stored.index, 1, stored.rows};
+        break;
+      case config::TensorKind::adapter_a:
+        block.adapters.at(role).a = stored;
+        break;
+      case config::TensorKind::adapter_b: {
+        AdapterRoles& to = block.adapters.at(role);
+        to.parts.at(as_size(to.count++)).b = stored;
+        break;
+      }
+      default:
+        block.weight.at(role) = stored;
+    }
+  }
+
+  static void number_columns(const config::ModelShape& shape, Block& block) {
+    for (int linear = 0; linear < config::linears_of_block; ++linear) {
+      AdapterRoles& to = block.adapters[as_size(linear)];
+      std::int64_t col = 0;
+      int part = 0;
+      for (const auto& [projection, module, rows] : config::parts_of(shape, static_cast<Role>(linear))) {
+        if (shape.adapters.has(projection)) to.parts.at(as_size(part++)).first_col = col;
+        col += rows;
+      }
+      expects(part == to.count, "every adapter has its place in a layer's output");
+    }
   }
 };
 

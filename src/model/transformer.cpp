@@ -22,11 +22,16 @@ namespace {
 /// Bytes of scratch that attention needs at this shape.
 std::int64_t attention_workspace(const Layers& layers) {
   kernels::Attention a = layers.attention();
-  const int packed = (a.heads + 2 * a.kv_heads) * a.head_size;
   a.qkv.type = layers.options.activations;
   a.qkv.rows = layers.options.tokens();
-  a.qkv.cols = packed;
+  a.qkv.cols = config::width_of(layers.shape, Activation::qkv);
   return layers.kernels.workspace(a);
+}
+
+std::vector<std::vector<config::BlockOp>> ops_of(const config::ModelShape& shape) {
+  std::vector<std::vector<config::BlockOp>> out;
+  for (int layer = 0; layer < shape.layers; ++layer) out.push_back(config::block_ops(shape, layer));
+  return out;
 }
 
 }  // namespace
@@ -36,12 +41,14 @@ struct Transformer::State {
   const Options options;
   const std::int64_t tokens;
   const Roles roles;
+  const std::vector<std::vector<config::BlockOp>> ops;  // by layer
   Layers layers;
   Activations a;
   std::optional<Fp8Layers> fp8;
   std::optional<AdapterLayers> adapters;
   std::function<void(Direction, int)> progress;
   bool rope_ready = false;
+  Entering left;                             // by the last block, for the final norm
   std::vector<std::int32_t> inputs, labels;  // of a batch that came as rows of tokens
   std::span<const std::int32_t> sources;     // of the batch that is computed, by row
   std::vector<tensor::ExactSum> losses;      // on their way from the device, by source
@@ -53,6 +60,7 @@ struct Transformer::State {
         options(o),
         tokens(o.tokens()),
         roles(s),
+        ops(ops_of(s)),
         layers{kernels, stream, shape, options, nullptr, {}},
         a(s, o, attention_workspace(layers), arena),
         inputs(as_size(tokens)),
@@ -107,12 +115,12 @@ void Transformer::State::take(const Batch& batch) {
     expects(batch.document_start[i] >= 0 &&
                 batch.document_start[i] <= static_cast<std::int64_t>(i) % options.sequence,
             "a document starts in its row, at or before its tokens");
-  upload(a.inputs(), batch.inputs);
-  upload(a.labels(), batch.labels);
-  upload(a.document_start(), batch.document_start);
+  upload(a.words(Activation::inputs), batch.inputs);
+  upload(a.words(Activation::labels), batch.labels);
+  upload(a.words(Activation::document_start), batch.document_start);
   if (shape.adapters.dropout > 0)
     layers.stream.upload(a.first_sample(), &batch.first_sample, sizeof batch.first_sample);
-  layers.documents.start = batch.document_start.empty() ? nullptr : a.document_start();
+  layers.documents.start = batch.document_start.empty() ? nullptr : a.words(Activation::document_start);
 }
 
 void Transformer::State::upload(std::int32_t* to, std::span<const std::int32_t> from) {
@@ -133,7 +141,7 @@ void Transformer::State::take(std::span<const std::int32_t> all) {
 /// Once: the tables lie in the arena, which is committed only after the constructor.
 void Transformer::State::prepare_rope() {
   if (rope_ready) return;
-  const Mat cosine = a.mat(a.cosine), sine = a.mat(a.sine);
+  const Mat cosine = a.mat(Activation::cosine), sine = a.mat(Activation::sine);
   const std::int64_t bytes = cosine.rows * cosine.cols * tensor::bytes_of(cosine.type);
   std::vector<std::byte> tables(2 * bytes);
   const Mat host_cosine = tensor::dense(tables.data(), cosine.type, cosine.rows, cosine.cols),
@@ -147,23 +155,24 @@ void Transformer::State::prepare_rope() {
 /// Everything that a block's kernel calls depend on, so that they can be replayed.
 void Transformer::State::repeat(Direction direction, int unit, const BlockWeights& w, ConstMat added,
                                 tensor::Task work) {
-  std::array<std::uint64_t, 64> key{};
+  std::array<std::uint64_t, 96> key{};
   std::size_t n = 0;
   auto add = [&](const void* address) { key[n++] = reinterpret_cast<std::uintptr_t>(address); };
   key[n++] = static_cast<std::uint64_t>(direction);
   key[n++] = static_cast<std::uint64_t>(unit);
-  for (const Gain* g : {&w.attention_norm, &w.mlp_norm}) add(g->weight.data), add(g->gradient.data);
-  for (const Linear* l : {&w.qkv, &w.o, &w.gate_up, &w.down}) {
+  for (const Gain& g : w.gains)
+    if (g.weight) add(g.weight.data), add(g.gradient.data);
+  for (const Linear& l : w.linears) {
     for (const void* address :
-         {static_cast<const void*>(l->weight.data), static_cast<const void*>(l->bias.data),
-          static_cast<const void*>(l->d_weight.data), static_cast<const void*>(l->d_bias.data)})
+         {static_cast<const void*>(l.weight.data), static_cast<const void*>(l.bias.data),
+          static_cast<const void*>(l.d_weight.data), static_cast<const void*>(l.d_bias.data)})
       add(address);
-    if (l->adapter.count == 0) continue;
-    add(l->adapter.a.data), add(l->adapter.d_a.data);
-    for (const Adapter::Part& part : l->adapter.parts) add(part.b.data), add(part.d_b.data);
+    if (l.adapter.count == 0) continue;
+    add(l.adapter.a.data), add(l.adapter.d_a.data);
+    for (const Adapter::Part& part : l.adapter.parts) add(part.b.data), add(part.d_b.data);
   }
   add(added.data), add(layers.documents.start);
-  for (const Linear* l : {&w.qkv, &w.o, &w.gate_up, &w.down}) key[n] = key[n] << 1 | (l->write == Write::add);
+  for (const Linear& l : w.linears) key[n] = key[n] << 1 | (l.write == Write::add);
   ++n;
   key[n++] = fp8 ? fp8->variant(unit - 1) : 0;
   key[n++] = adapters && adapters->drops();
@@ -172,23 +181,24 @@ void Transformer::State::repeat(Direction direction, int unit, const BlockWeight
 
 void Transformer::State::forward() {
   weights().acquire(0);
-  const Mat x = a.mat(shape.layers > 0 ? a.blocks[0].input : a.output);
-  kernels().embed(layers.stream, x, layers.weight(roles.embedding), a.inputs());
+  const Mat x = a.mat(shape.layers > 0 ? Activation::input : Activation::output);
+  kernels().embed(layers.stream, x, layers.weight(roles.embedding), a.words(Activation::inputs));
   weights().release(0);
   report(Direction::forward, 0);
 
-  ConstMat residual = x, added;  // nothing is added yet
+  Entering entering{x, {}};  // nothing is added yet
   for (int layer = 0; layer < shape.layers; ++layer) {
     const auto i = as_size(layer);
     weights().acquire(layer + 1);
     const BlockWeights w = layers.block(layer, roles.blocks[i], false);
-    repeat(Direction::forward, layer + 1, w, added,
-           [&] { forward_block(layers, a, a.blocks[i], w, residual, added); });
+    BlockActivations block(a, layer);
+    repeat(Direction::forward, layer + 1, w, entering.added,
+           [&] { forward_block(layers, ops[i], block, w, entering); });
     weights().release(layer + 1);
     report(Direction::forward, layer + 1);
-    residual = a.mat(a.blocks[i].middle);
-    added = a.mat(a.branch);
+    entering = {block.at(Activation::middle), block.at(Activation::branch)};
   }
+  left = entering;
 }
 
 /// Final norm, head and loss, and, with `gradients`, their gradients.
@@ -196,21 +206,17 @@ void Transformer::State::head(bool gradients) {
   const int unit = shape.layers + 1;
   if (shape.tied_embeddings) weights().acquire(0);
   weights().acquire(unit);
-  const Mat output = a.mat(a.output), normed = a.mat(a.output_normed), d_normed = a.mat(a.branch);
-  float* inverse_rms = a.floats(a.output_inverse_rms);
-  ConstMat residual, added;
-  if (shape.layers > 0) {
-    residual = a.mat(a.blocks.back().middle);
-    added = a.mat(a.branch);
-  }
+  const Mat output = a.mat(Activation::output), normed = a.mat(Activation::d_residual),
+            d_normed = a.mat(Activation::branch);
+  float* inverse_rms = a.floats(Activation::output_rms);
   const Gain final_norm = layers.gain(roles.final_norm, gradients);
-  layers.norm(output, residual, added, normed, inverse_rms, final_norm);
+  layers.norm(output, left.residual, left.added, normed, inverse_rms, final_norm);
 
   kernels::HeadLoss h;
   h.hidden = normed;
   h.head = layers.weight(roles.head);
-  h.labels = a.labels();
-  h.logits = a.mat(a.logits);
+  h.labels = a.words(Activation::labels);
+  h.logits = a.mat(Activation::logits);
   h.loss = a.loss();
   h.valid = a.valid();
   h.sum_of = sources;
@@ -221,7 +227,8 @@ void Transformer::State::head(bool gradients) {
   kernels().head_loss(layers.stream, h);
   report(Direction::forward, unit);
   if (gradients) {
-    layers.norm_backward(output, d_normed, inverse_rms, a.mat(a.d_residual), final_norm, Write::replace);
+    layers.norm_backward(output, d_normed, inverse_rms, a.mat(Activation::d_residual), final_norm,
+                         Write::replace);
     weights().reduce(unit);
   }
   weights().release(unit);
@@ -234,13 +241,15 @@ void Transformer::State::backward() {
     const auto i = as_size(layer);
     weights().acquire(layer + 1);
     const BlockWeights w = layers.block(layer, roles.blocks[i], true);
-    repeat(Direction::backward, layer + 1, w, {}, [&] { backward_block(layers, a, a.blocks[i], w); });
+    BlockActivations block(a, layer);
+    repeat(Direction::backward, layer + 1, w, {}, [&] { backward_block(layers, ops[i], block, w); });
     weights().reduce(layer + 1);
     weights().release(layer + 1);
     report(Direction::backward, layer + 1);
   }
   if (const Mat d_table = layers.gradient(roles.embedding))
-    kernels().embed_backward(layers.stream, d_table, a.mat(a.d_residual), a.inputs(),
+    kernels().embed_backward(layers.stream, d_table, a.mat(Activation::d_residual),
+                             a.words(Activation::inputs),
                              shape.tied_embeddings ? Write::add : Write::replace);
   weights().reduce(0);
   report(Direction::backward, 0);

@@ -1,12 +1,9 @@
 #include "src/shard/policy.hpp"
 
+#include "src/config/compute_options.hpp"
 #include "src/config/kept_blocks.hpp"
 
 namespace holdfast::shard {
-
-DType type_of(config::Precision precision) {
-  return precision == config::Precision::bf16 ? DType::bf16 : DType::fp32;
-}
 
 std::optional<BlockCode> code_of(const config::Lora& lora) {
   if (lora.rank == 0 || lora.base == config::Base::parameters) return std::nullopt;

@@ -23,8 +23,6 @@ struct Policy {
   bool keeps(int block) const { return !kept.empty() && kept[block]; }
 };
 
-/// As elements of that precision are stored.
-DType type_of(config::Precision precision);
 std::optional<BlockCode> code_of(const config::Lora& lora);
 Policy policy_of(const config::RunConfig& config, int layers);
 

@@ -10,6 +10,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/strict_json.hpp"
+#include "src/config/compute_options.hpp"
 #include "src/tools/cli/ckpt_paths.hpp"
 #include "src/tools/cli/interrupt.hpp"
 #include "src/tools/cli/run_settings.hpp"
@@ -20,10 +21,6 @@ namespace holdfast::tool {
 namespace {
 
 constexpr int usual_sequence = 2048;  // where nothing says how long samples are
-
-tensor::DType type_of(config::Precision precision) {
-  return precision == config::Precision::fp32 ? tensor::DType::fp32 : tensor::DType::bf16;
-}
 
 /// What is asked for; else what the run did; else what the file and the model are like.
 infer::Evaluation evaluation_of(const EvalOrder& order, const std::optional<config::RunConfig>& run,

@@ -1,11 +1,13 @@
 #include "src/tools/infer/decoder.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <vector>
 
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
-#include "src/model/layers.hpp"
+#include "src/model/block.hpp"
 #include "src/tensor/stream.hpp"
 #include "src/tools/infer/cached_attention.hpp"
 #include "src/tools/infer/products.hpp"
@@ -13,7 +15,7 @@
 
 namespace holdfast::infer {
 
-using kernels::Write;
+using model::Activation;
 using tensor::DType;
 
 namespace {
@@ -25,107 +27,119 @@ struct Part {
 };
 
 /// A planned matrix of the pass.
-struct Buffer {
+struct Place {
   tensor::Arena::Piece<std::byte> piece;
   DType type = DType::fp32;
-  std::int64_t cols = 0;
+  std::int64_t rows = 0, cols = 0;
 };
 
 }  // namespace
 
-struct Decoder::State {
+/// The matrices of a block are those of all blocks, and one residual grows from block to block.
+struct Decoder::State final : model::Matrices {
   Parameters& weights;
   kernels::Kernels& kernels;
   const config::ModelShape& shape;
-  const DType type;
+  const model::Options options;
   const int batch;
   const std::int64_t positions, max_rows;
   const model::Roles roles;
   tensor::InlineStream stream;
   tensor::Arena arena{"the decoder"};
-  Buffer cosine, sine, residual, normed, qkv, attended, branch, gate_up, activated, inverse_rms, last,
-      last_added;
+  std::array<std::optional<Place>, config::activations> places;
+  Place last, last_added;
+  model::Layers layers;
+  std::vector<std::vector<config::BlockOp>> ops;  // by layer
+  std::vector<model::BlockWeights> blocks;        // by layer
+  std::int64_t rows = 0;                          // of the running pass
 
   State(Parameters& w, kernels::Kernels& k, int max_texts, std::int64_t max_positions)
       : weights(w),
         kernels(k),
         shape(w.shape()),
-        type(w.type()),
+        options(options_of(w.type())),
         batch(max_texts),
         positions(max_positions),
         max_rows(std::max<std::int64_t>(chunk, max_texts)),
-        roles(w.shape()) {
+        roles(w.shape()),
+        layers{kernels, stream, shape, options, &weights, {}} {
     expects(!shape.adapters.any(), "a decoder's adapters are added to its weights");
-    const std::int64_t d = shape.width, f = shape.ffn, half = shape.head_size() / 2;
-    const auto plan = [&](Buffer& b, DType of, std::int64_t rows, std::int64_t cols) {
-      b = {arena.plan<std::byte>("decoder", rows * cols * tensor::bytes_of(of)), of, cols};
-    };
-    plan(cosine, DType::fp32, positions, half), plan(sine, DType::fp32, positions, half);
-    for (Buffer* b : {&residual, &normed, &attended, &branch}) plan(*b, type, max_rows, d);
-    plan(qkv, type, max_rows, d + 2 * kv_width());
-    plan(gate_up, type, max_rows, 2 * f), plan(activated, type, max_rows, f);
-    plan(inverse_rms, DType::fp32, 1, max_rows);
-    for (Buffer* b : {&last, &last_added}) plan(*b, type, batch, d);
+    using enum Activation;
+    plan(cosine, DType::fp32, positions, shape.head_size() / 2);
+    plan(sine, DType::fp32, positions, shape.head_size() / 2);
+    plan(output_rms, DType::fp32, 1, max_rows);
+    plan(output, type(), batch, shape.width);
+    for (const Activation what : {input, branch}) plan(what, type(), max_rows, shape.width);
+    places[as_size(middle)] = places[as_size(input)];
+    for (int layer = 0; layer < shape.layers; ++layer) {
+      ops.push_back(config::block_ops(shape, layer));
+      blocks.push_back(layers.block(layer, roles.blocks[as_size(layer)], false));
+      for (const config::BlockOp& op : ops.back()) plan_for(op);
+    }
+    for (Place* of_texts : {&last, &last_added}) *of_texts = planned(type(), batch, shape.width);
     arena.commit();
-    kernels::rope_table(mat(cosine, positions), mat(sine, positions), shape.rope_theta,
-                        model::rope_scaling_of(shape));
+    kernels::rope_table(whole(cosine), whole(sine), shape.rope_theta, model::rope_scaling_of(shape));
   }
 
-  std::int64_t kv_width() const { return std::int64_t{shape.kv_heads} * shape.head_size(); }
-  Mat mat(const Buffer& b, std::int64_t rows) {
-    return tensor::dense(arena.at(b.piece), b.type, rows, b.cols);
+  static model::Options options_of(DType type) {
+    model::Options out;
+    out.activations = type;
+    return out;
   }
-  ConstMat weight(model::Stored t) {
-    if (t.index < 0) return {};
-    return tensor::dense(weights.weight(t.index), type, t.rows, t.cols);
+  DType type() const { return options.activations; }
+
+  Place planned(DType of, std::int64_t of_rows, std::int64_t cols) {
+    return {arena.plan<std::byte>("decoder", of_rows * cols * tensor::bytes_of(of)), of, of_rows, cols};
+  }
+  void plan(Activation what, DType of, std::int64_t of_rows, std::int64_t cols) {
+    if (auto& place = places[as_size(what)]; !place) place = planned(of, of_rows, cols);
+  }
+  void plan_for(const config::BlockOp& op) {
+    for (const Activation what : {op.in, op.out}) plan(what, type(), max_rows, width_of(shape, what));
+    if (op.numbers) plan(*op.numbers, DType::fp32, config::numbers_of(shape, *op.numbers), max_rows);
   }
 
-  void product(Mat y, ConstMat x, model::Stored w, model::Stored bias, bool prompt);
-  void norm(Mat out, Mat sum, ConstMat added, model::Stored gain);
-  void attention(int layer, std::span<const Part> parts, std::int64_t rows);
+  Mat first_rows(const Place& p, std::int64_t count) {
+    return tensor::dense(arena.at(p.piece), p.type, count, p.cols);
+  }
+  Mat whole(Activation what) {
+    const Place& p = places[as_size(what)].value();
+    return first_rows(p, p.rows);
+  }
+  Mat at(Activation what) override {
+    const Place& p = places[as_size(what)].value();
+    return first_rows(p, std::min(rows, p.rows));
+  }
+  std::byte* workspace() override { return nullptr; }
+
+  void rope(std::span<const Part> parts, Mat qkv);
+  void attention(int layer, std::span<const Part> parts, Mat qkv, Mat out);
   void pass(std::span<const std::int32_t> tokens, std::span<const Part> parts, bool prompt);
-  void head(std::span<const Part> parts, std::int64_t rows, Mat logits);
+  void head(std::span<const Part> parts, Mat logits);
 };
 
-void Decoder::State::product(Mat y, ConstMat x, model::Stored w, model::Stored bias, bool prompt) {
-  if (prompt)
-    kernels.matmul(stream, y, x, false, weight(w), true, Write::replace, weight(bias));
-  else
-    multiply_rows(y, x, weight(w), weight(bias));
-}
-
-/// sum += added, if anything is; out = RMSNorm(sum).
-void Decoder::State::norm(Mat out, Mat sum, ConstMat added, model::Stored gain) {
-  kernels::Norm n;
-  n.residual = sum;
-  n.branch = added;
-  n.sum = sum;
-  n.out = out;
-  n.gain = weight(gain);
-  n.inverse_rms = mat(inverse_rms, 1).row<float>(0);
-  n.epsilon = static_cast<float>(shape.norm_epsilon);
-  kernels.norm(stream, n);
-}
-
-void Decoder::State::attention(int layer, std::span<const Part> parts, std::int64_t rows) {
-  const std::int64_t d = shape.width;
-  const Mat packed = mat(qkv, rows), out = mat(attended, rows);
-  std::vector<CachedAttention> calls;
+void Decoder::State::rope(std::span<const Part> parts, Mat qkv) {
   for (const Part& part : parts) {
-    const Mat own = packed.rows_at(part.first, part.rows);
     const std::int64_t length = part.text->length();
-    kernels.rope(stream, {own,
+    kernels.rope(stream, {qkv.rows_at(part.first, part.rows),
                           shape.heads,
                           shape.kv_heads,
                           shape.head_size(),
                           static_cast<int>(part.rows),
-                          mat(cosine, positions).rows_at(length, part.rows),
-                          mat(sine, positions).rows_at(length, part.rows),
+                          whole(Activation::cosine).rows_at(length, part.rows),
+                          whole(Activation::sine).rows_at(length, part.rows),
                           {},
                           false});
-    part.text->append(layer, own.cols_at(d, 2 * kv_width()));
-    calls.push_back({own, part.text->rows(layer, length + part.rows), out.rows_at(part.first, part.rows),
-                     shape.heads, shape.kv_heads, shape.head_size()});
+  }
+}
+
+void Decoder::State::attention(int layer, std::span<const Part> parts, Mat qkv, Mat out) {
+  std::vector<CachedAttention> calls;
+  for (const Part& part : parts) {
+    const Mat own = qkv.rows_at(part.first, part.rows);
+    part.text->append(layer, own.cols_at(shape.query_width(), 2 * shape.key_width()));
+    calls.push_back({own, part.text->rows(layer, part.text->length() + part.rows),
+                     out.rows_at(part.first, part.rows), shape.heads, shape.kv_heads, shape.head_size()});
   }
   const std::int64_t tasks_of_row = shape.kv_heads;
   spread(rows * tasks_of_row, [&](std::int64_t task) {
@@ -136,37 +150,44 @@ void Decoder::State::attention(int layer, std::span<const Part> parts, std::int6
   });
 }
 
+/// The operations of every block. Those in which tokens meet know of the tokens before; products of single
+/// tokens are those of products.hpp.
 void Decoder::State::pass(std::span<const std::int32_t> tokens, std::span<const Part> parts, bool prompt) {
-  const auto rows = static_cast<std::int64_t>(tokens.size());
-  const Mat x = mat(residual, rows), y = mat(normed, rows), added = mat(branch, rows);
-  kernels.embed(stream, x, weight(roles.embedding), tokens.data());
+  using Kind = config::BlockOp::Kind;
+  rows = static_cast<std::int64_t>(tokens.size());
+  kernels.embed(stream, at(Activation::input), layers.weight(roles.embedding), tokens.data());
+  model::Entering entering{at(Activation::input), {}};
   for (int layer = 0; layer < shape.layers; ++layer) {
-    const model::Block& block = roles.blocks[layer];
-    norm(y, x, layer == 0 ? ConstMat{} : ConstMat(added), block.attention_norm);
-    product(mat(qkv, rows), y, block.qkv, block.qkv_bias, prompt);
-    attention(layer, parts, rows);
-    product(added, mat(attended, rows), block.o, {}, prompt);
-    norm(y, x, added, block.mlp_norm);
-    product(mat(gate_up, rows), y, block.gate_up, {}, prompt);
-    kernels.swiglu(stream, mat(activated, rows), mat(gate_up, rows));
-    product(added, mat(activated, rows), block.down, {}, prompt);
+    const model::BlockWeights& w = blocks[as_size(layer)];
+    for (const config::BlockOp& op : ops[as_size(layer)])
+      if (op.kind == Kind::rope)
+        rope(parts, at(op.out));
+      else if (op.kind == Kind::attention)
+        attention(layer, parts, at(op.in), at(op.out));
+      else if (op.kind == Kind::linear && !prompt)
+        multiply_rows(at(op.out), at(op.in), w.linear(op.role).weight, w.linear(op.role).bias);
+      else
+        model::run_forward(layers, op, *this, w, entering, nullptr, model::Pass::first);
+    entering.added = at(Activation::branch);
   }
   for (const Part& part : parts) part.text->advance(part.rows);
 }
 
 /// Logits behind each part's last row.
-void Decoder::State::head(std::span<const Part> parts, std::int64_t rows, Mat logits) {
+void Decoder::State::head(std::span<const Part> parts, Mat logits) {
   const auto count = static_cast<std::int64_t>(parts.size());
-  const Mat x = mat(last, count), added = mat(last_added, count), y = mat(normed, count);
-  const auto bytes = x.cols * tensor::bytes_of(type);
+  const Mat x = first_rows(last, count), added = first_rows(last_added, count),
+            y = whole(Activation::output).rows_at(0, count);
+  const auto bytes = x.cols * tensor::bytes_of(type());
   for (std::int64_t i = 0; i < count; ++i) {
     const Part& part = parts[i];
     const std::int64_t row = part.first + part.rows - 1;
-    stream.copy(x.rows_at(i, 1).data, mat(residual, rows).rows_at(row, 1).data, bytes);
-    stream.copy(added.rows_at(i, 1).data, mat(branch, rows).rows_at(row, 1).data, bytes);
+    stream.copy(x.rows_at(i, 1).data, at(Activation::input).rows_at(row, 1).data, bytes);
+    stream.copy(added.rows_at(i, 1).data, at(Activation::branch).rows_at(row, 1).data, bytes);
   }
-  norm(y, x, shape.layers == 0 ? ConstMat{} : ConstMat(added), roles.final_norm);
-  multiply_rows(logits, y, weight(roles.head));
+  layers.norm(x, x, shape.layers == 0 ? ConstMat{} : ConstMat(added), y, floats(Activation::output_rms),
+              layers.gain(roles.final_norm, false));
+  multiply_rows(logits, y, layers.weight(roles.head));
 }
 
 Decoder::Decoder(Parameters& weights, kernels::Kernels& kernels, int batch, std::int64_t positions)
@@ -175,7 +196,7 @@ Decoder::~Decoder() = default;
 
 int Decoder::batch() const { return state_->batch; }
 std::int64_t Decoder::positions() const { return state_->positions; }
-KvCache Decoder::begin() const { return {state_->shape.layers, state_->kv_width(), state_->type}; }
+KvCache Decoder::begin() const { return {state_->shape.layers, state_->shape.key_width(), state_->type()}; }
 
 bool Decoder::prefill(KvCache& text, std::span<const std::int32_t> tokens, std::span<float> logits,
                       const std::function<bool()>& stopped) {
@@ -188,8 +209,7 @@ bool Decoder::prefill(KvCache& text, std::span<const std::int32_t> tokens, std::
     const Part parts[] = {{&text, 0, static_cast<std::int64_t>(part.size())}};
     state_->pass(part, parts, true);
     if (first + part.size() == tokens.size())
-      state_->head(parts, parts[0].rows,
-                   tensor::dense(logits.data(), 1, static_cast<std::int64_t>(logits.size())));
+      state_->head(parts, tensor::dense(logits.data(), 1, static_cast<std::int64_t>(logits.size())));
   }
   return true;
 }
@@ -204,7 +224,7 @@ void Decoder::step(std::span<KvCache* const> texts, std::span<const std::int32_t
     parts.push_back({text, static_cast<std::int64_t>(parts.size()), 1});
   }
   state_->pass(tokens, parts, false);
-  state_->head(parts, static_cast<std::int64_t>(tokens.size()), logits);
+  state_->head(parts, logits);
 }
 
 }  // namespace holdfast::infer

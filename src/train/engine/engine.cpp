@@ -10,6 +10,7 @@
 #include "src/base/as_size.hpp"
 #include "src/base/log.hpp"
 #include "src/base/units.hpp"
+#include "src/config/compute_options.hpp"
 #include "src/config/read_ahead.hpp"
 #include "src/config/snapshot_buffers.hpp"
 #include "src/model/init.hpp"
@@ -23,7 +24,6 @@
 namespace holdfast::train {
 namespace {
 
-using shard::type_of;
 using tensor::Work;
 
 /// Of the sums that ranks add up: of each loss its limbs and its labels, and the limbs of the squares.
@@ -37,18 +37,6 @@ constexpr std::size_t spans_of_a_micro_batch = 64;  // per block, generously: wh
 shard::Mesh mesh_of(const Setup& setup) {
   return shard::mesh_of(setup.config.shard.strategy, setup.config.shard.group, setup.place.ranks_per_node,
                         setup.place.world, setup.place.rank);
-}
-
-model::Options options_of(const config::RunConfig& c, int sources) {
-  return {c.train.micro_batch,
-          c.train.sequence,
-          type_of(c.precision.parameters),
-          type_of(c.precision.buffers),
-          c.train.activation_checkpointing,
-          c.precision.products,
-          c.fp8.scaling,
-          c.train.seed,
-          sources};
 }
 
 BatchOrder order_of(const config::Train& train, const config::LanePlan& lanes, const shard::Mesh& mesh) {
@@ -89,7 +77,8 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
       tensor_groups_(optim::tensor_groups(setup.config.optim, tensors_)),
       adamw_(layout_, tensor_groups_, type_of(setup.config.precision.moments), kernels_, stream_, moments_,
              own_),
-      transformer_(setup.shape, options_of(setup.config, samples.sources()), kernels_, stream_, own_),
+      transformer_(setup.shape, config::compute_options_of(setup.config, samples.sources()), kernels_,
+                   stream_, own_),
       losses_(as_size(samples.sources())),
       words_(sums_words(losses_.size())),
       window_(device),

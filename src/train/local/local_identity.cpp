@@ -6,11 +6,11 @@
 
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "src/config/compute_options.hpp"
 #include "src/config/load.hpp"
 #include "src/model/fp8_scaling.hpp"
 #include "src/optim/guard.hpp"
 #include "src/shard/layout.hpp"
-#include "src/shard/policy.hpp"
 #include "src/tensor/arena.hpp"
 #include "src/train/state/state_views.hpp"
 
@@ -68,7 +68,7 @@ std::int64_t max_record_bytes(const config::RunConfig& config, const config::Mod
 
 LocalRun local_run_of(const config::RunConfig& config, const config::ModelShape& shape,
                       const shard::Mesh& mesh, const std::string& numerics, const std::string& data) {
-  return {shape, mesh, shard::type_of(config.precision.moments),
+  return {shape, mesh, config::type_of(config.precision.moments),
           hash_text(fmt::format("{}\n{}\n{}\n{}", config::to_toml(shape), numerics, data,
                                 deciding_settings(config))),
           max_record_bytes(config, shape)};

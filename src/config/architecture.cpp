@@ -1,0 +1,223 @@
+#include "src/config/architecture.hpp"
+
+#include <algorithm>
+
+#include "src/base/kernel_sizes.hpp"
+
+namespace holdfast::config {
+
+std::vector<BlockOp> block_ops(const ModelShape&, int) {
+  using enum Activation;
+  using enum BlockOp::Kind;
+  return {{norm, input, attention_normed, Role::attention_norm, attention_rms},
+          {linear, attention_normed, qkv, Role::qkv},
+          {rope, qkv, qkv},
+          {attention, qkv, attended, {}, log_sum},
+          {linear, attended, branch, Role::o},
+          {norm, middle, mlp_normed, Role::mlp_norm, mlp_rms},
+          {linear, mlp_normed, gate_up, Role::gate_up},
+          {swiglu, gate_up, activated},
+          {linear, activated, branch, Role::down}};
+}
+
+std::int64_t width_of(const ModelShape& m, Activation what) {
+  switch (what) {
+    case Activation::qkv:
+      return m.query_width() + 2 * m.key_width();
+    case Activation::attended:
+      return m.query_width();
+    case Activation::gate_up:
+      return 2 * std::int64_t{m.ffn};
+    case Activation::activated:
+      return m.ffn;
+    default:
+      return m.width;
+  }
+}
+
+std::int64_t numbers_of(const ModelShape& m, Activation what) {
+  return what == Activation::log_sum ? m.heads : 1;
+}
+
+std::vector<LinearPart> parts_of(const ModelShape& m, Role linear) {
+  using enum Projection;
+  switch (linear) {
+    case Role::qkv:
+      return {{q, "self_attn.q_proj", m.query_width()},
+              {k, "self_attn.k_proj", m.key_width()},
+              {v, "self_attn.v_proj", m.key_width()}};
+    case Role::o:
+      return {{o, "self_attn.o_proj", m.width}};
+    case Role::gate_up:
+      return {{gate, "mlp.gate_proj", m.ffn}, {up, "mlp.up_proj", m.ffn}};
+    default:
+      return {{down, "mlp.down_proj", m.width}};
+  }
+}
+
+namespace {
+
+std::vector<TensorSpec> tensors_of_linear(const ModelShape& m, const BlockOp& op) {
+  const std::vector<LinearPart> parts = parts_of(m, op.role);
+  const bool biased = op.role == Role::qkv && m.qkv_bias;
+  std::vector<TensorSpec> out;
+  for (const auto& [projection, module, rows] : parts)
+    out.push_back({module + ".weight", rows, width_of(m, op.in), 0, TensorKind::matrix, op.role});
+  for (const auto& [projection, module, rows] : parts)
+    if (biased) out.push_back({module + ".bias", rows, 1, 0, TensorKind::bias, op.role});
+  return out;
+}
+
+}  // namespace
+
+std::vector<TensorSpec> tensors_of_op(const ModelShape& m, const BlockOp& op) {
+  const auto gain = [](const char* module, std::int64_t width, Role role) {
+    return TensorSpec{std::string(module) + ".weight", 1, width, 0, TensorKind::gain, role};
+  };
+  switch (op.kind) {
+    case BlockOp::Kind::norm:
+      return {gain(op.role == Role::attention_norm ? "input_layernorm" : "post_attention_layernorm",
+                   width_of(m, op.in), op.role)};
+    case BlockOp::Kind::linear:
+      return tensors_of_linear(m, op);
+    default:
+      return {};
+  }
+}
+
+namespace {
+
+using Mode = ActivationCheckpointing;
+
+/// Of all linear layers, or of those with adapters.
+struct Widest {
+  std::int64_t in = 0, any = 0;  ///< columns of an input; of an input or an output
+  std::int64_t weight = 0;       ///< elements
+  std::int64_t adapters = 0;     ///< that read one input
+};
+
+Widest widest_of(const ModelShape& m, bool adapted) {
+  Widest out;
+  for (const BlockOp& op : block_ops(m, 0)) {
+    if (op.kind != BlockOp::Kind::linear) continue;
+    const auto parts = parts_of(m, op.role);
+    const auto adapters =
+        std::ranges::count_if(parts, [&](const LinearPart& part) { return m.adapters.has(part.projection); });
+    if (adapted && adapters == 0) continue;
+    const std::int64_t in = width_of(m, op.in), result = width_of(m, op.out);
+    out.in = std::max(out.in, in);
+    out.any = std::max({out.any, in, result});
+    out.weight = std::max(out.weight, in * result);
+    out.adapters = std::max<std::int64_t>(out.adapters, adapters);
+  }
+  return out;
+}
+
+class Rows {
+ public:
+  Rows(const ModelShape& shape, const ComputeOptions& options) : m_(shape), o_(options) {}
+
+  std::vector<ActivationRow> all() {
+    block();
+    around();
+    if (o_.products == Products::fp8) fp8();
+    if (m_.adapters.any()) adapters();
+    return std::move(rows_);
+  }
+
+ private:
+  /// Of a block: in mode `shared_from` and those after it all blocks share one.
+  void of_block(Activation what, const char* name, Mode shared_from) {
+    rows_.push_back(
+        {what, name, o_.activations, tokens_, width_of(m_, what), o_.activation_checkpointing < shared_from});
+  }
+  void numbers(Activation what, const char* name, Mode shared_from) {
+    rows_.push_back(
+        {what, name, DType::fp32, numbers_of(m_, what), tokens_, o_.activation_checkpointing < shared_from});
+  }
+  void one(Activation what, const char* name, DType type, std::int64_t rows, std::int64_t cols) {
+    rows_.push_back({what, name, type, rows, cols});
+  }
+
+  void block() {
+    using enum Activation;
+    rows_.push_back({input, "input", o_.activations, tokens_, m_.width, true});
+    of_block(attention_normed, "attention normed", Mode::selective);
+    of_block(qkv, "qkv", Mode::full);
+    of_block(attended, "attended", Mode::attention);
+    numbers(log_sum, "log sum", Mode::attention);
+    of_block(middle, "middle", Mode::full);
+    of_block(mlp_normed, "mlp normed", Mode::selective);
+    of_block(gate_up, "gate up", Mode::full);
+    of_block(activated, "activated", Mode::selective);
+    numbers(attention_rms, "attention inverse rms", Mode::full);
+    numbers(mlp_rms, "mlp inverse rms", Mode::full);
+  }
+
+  void around() {
+    using enum Activation;
+    const std::int64_t d = m_.width, half = m_.head_size() / 2;
+    one(branch, "branch", o_.activations, tokens_, std::max(d, width_of(m_, attended)));
+    one(output, "output", o_.activations, tokens_, d);
+    one(d_residual, "d residual", o_.activations, tokens_, d);
+    one(output_rms, "output inverse rms", DType::fp32, 1, tokens_);
+    one(d_qkv, "d qkv", o_.activations, tokens_, width_of(m_, qkv));
+    one(d_gate_up, "d gate up", o_.activations, tokens_, width_of(m_, gate_up));
+    one(logits, "logits", DType::fp32, std::min(tokens_, head_chunk), m_.vocabulary);
+    one(cosine, "rope cosine", o_.buffers, o_.sequence, half);
+    one(sine, "rope sine", o_.buffers, o_.sequence, half);
+    one(inputs, "inputs", DType::fp32, 1, tokens_);
+    one(labels, "labels", DType::fp32, 1, tokens_);
+    one(document_start, "document starts", DType::fp32, 1, tokens_);
+  }
+
+  void fp8() {
+    using enum Activation;
+    const Widest widest = widest_of(m_, false);
+    const std::int64_t operands = std::int64_t{fp8_operands_of_block} * m_.layers;
+    one(fp8_left, "8-bit left operand", DType::e4m3, 1, tokens_ * widest.any);
+    one(fp8_turned, "8-bit transposed left operand", DType::e4m3, 1, tokens_ * widest.any);
+    one(fp8_right, "8-bit right operand", DType::e4m3, 1, std::max(tokens_ * widest.in, widest.weight));
+    one(fp8_scale, "8-bit scales", DType::fp32, 1, operands);
+    one(fp8_inverse, "8-bit inverse scales", DType::fp32, operands, inverse_stride);
+    if (o_.scaling == Scaling::delayed)
+      one(fp8_amax, "8-bit largest values of a step", DType::fp32, 1, operands);
+    one(fp8_measured, "8-bit largest values of a micro-batch", DType::fp32, 1, operands);
+  }
+
+  void adapters() {
+    using enum Activation;
+    const Widest widest = widest_of(m_, true);
+    const std::int64_t chunk = std::min(tokens_, head_chunk), inner = widest.adapters * m_.adapters.rank;
+    const bool drops = m_.adapters.dropout > 0;
+    if (o_.activations != DType::fp32 || drops)
+      one(adapter_wide, "adapter product", DType::fp32, chunk, widest.any);
+    one(adapter_inner, "adapter inner", DType::fp32, tokens_, inner);
+    one(adapter_scaled, "adapter inner, scaled", o_.activations, tokens_, inner);
+    one(adapter_kept, "adapter inner, kept", o_.activations, tokens_, inner);
+    if (!drops) return;
+    one(adapter_through, "adapter input gradient", DType::fp32, chunk, widest.in);
+    one(adapter_dropped, "adapter input", o_.activations, tokens_, widest.in);
+  }
+
+  const ModelShape& m_;
+  const ComputeOptions& o_;
+  const std::int64_t tokens_ = o_.tokens();
+  std::vector<ActivationRow> rows_;
+};
+
+}  // namespace
+
+std::vector<ActivationRow> activation_rows(const ModelShape& shape, const ComputeOptions& options) {
+  return Rows(shape, options).all();
+}
+
+std::int64_t activation_bytes(const ModelShape& shape, const ComputeOptions& options) {
+  constexpr std::int64_t cache_line = 64;
+  std::int64_t sum = 0;
+  for (const ActivationRow& row : activation_rows(shape, options))
+    sum += (row.bytes() + cache_line - 1) / cache_line * cache_line * (row.every_block ? shape.layers : 1);
+  return sum;
+}
+
+}  // namespace holdfast::config
