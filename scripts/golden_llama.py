@@ -60,6 +60,47 @@ SHAPES = {
         **COMMON, hidden_size=48, intermediate_size=80, num_key_value_heads=2, rms_norm_eps=1e-5, tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
     ),
+    # Norms of heads that are wider than the model.
+    "qwen3": transformers.Qwen3Config(
+        **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, head_dim=12, rms_norm_eps=1e-6,
+        tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
+    ),
+    # Heads that are narrower than the model, as Mistral Nemo has them.
+    "nemo": transformers.MistralConfig(
+        **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, head_dim=6, rms_norm_eps=1e-5,
+        tie_word_embeddings=False, sliding_window=None, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
+    ),
+    # Biases in all linear layers.
+    "llama_biased": transformers.LlamaConfig(
+        **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, head_dim=8, rms_norm_eps=1e-5,
+        tie_word_embeddings=False, attention_bias=True, mlp_bias=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+    ),
+    "linear": transformers.LlamaConfig(
+        **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0},
+    ),
+    "dynamic": transformers.LlamaConfig(
+        **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0},
+    ),
+    # Of 8 frequencies some are kept, some blended and some divided; sines and cosines grow.
+    "yarn": transformers.LlamaConfig(
+        **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, head_dim=16, rms_norm_eps=1e-5,
+        tie_word_embeddings=False,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64,
+                         "beta_fast": 4.0, "beta_slow": 0.25},
+    ),
+    # A layer without rotary positions.
+    "smollm3": transformers.SmolLM3Config(
+        **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, rms_norm_eps=1e-6, tie_word_embeddings=True,
+        no_rope_layer_interval=2, pad_token_id=None, rope_parameters={"rope_type": "default", "rope_theta": 2000000.0},
+    ),
+    # q, k and v in one tensor, gate and up in another.
+    "phi3": transformers.Phi3Config(
+        **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        pad_token_id=None, eos_token_id=None, rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+    ),
 }
 
 
@@ -73,7 +114,7 @@ def build(config, seed):
             if "norm" in name:
                 parameter.copy_(1 + 0.1 * noise)
             else:
-                parameter.copy_((0.2 if "q_proj" in name or "k_proj" in name else 0.1) * noise)
+                parameter.copy_((0.2 if "q_proj" in name or "k_proj" in name or "qkv_proj" in name else 0.1) * noise)
     return model.train()
 
 

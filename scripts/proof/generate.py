@@ -42,11 +42,16 @@ LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
 PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
 COMMON = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 256}
 CASES = {
     "llama": (transformers.LlamaConfig, {"num_key_value_heads": 2, "rope_parameters": PLAIN}, True),
     "llama3-rope": (transformers.LlamaConfig, {"num_key_value_heads": 1, "rope_parameters": LLAMA3}, True),
+    "yarn": (transformers.LlamaConfig, {"num_key_value_heads": 2, "rope_parameters": YARN}, True),
+    "qwen3": (transformers.Qwen3Config, {"num_key_value_heads": 2, "head_dim": 24, "rope_parameters": PLAIN}, False),
+    "smollm3": (transformers.SmolLM3Config, {"num_key_value_heads": 2, "no_rope_layer_interval": 2, "pad_token_id": None, "rope_parameters": PLAIN}, False),
+    "phi3": (transformers.Phi3Config, {"num_key_value_heads": 2, "pad_token_id": None, "rope_parameters": PLAIN}, True),
     "qwen2-tied": (transformers.Qwen2Config, {"num_key_value_heads": 2, "rope_parameters": PLAIN, "tie_word_embeddings": True}, False),
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What models write through Holdfast, beside transformers: small random Llama (grouped queries, Llama 3's rope) and
-# Qwen 2 models with byte-level BPE tokenizers of their own, and
+# What models write through Holdfast, beside transformers: small random models of the families (grouped queries,
+# ropes) with byte-level BPE tokenizers of their own, and
 #   - prompts have the tokens that transformers' tokenizer gives;
 #   - `holdfast generate`, all prompts in one batch, greedily, in fp32, writes the tokens of transformers'
 #     generate(do_sample=False), token by token, and ends where it ends; with --chat too, by the model's template;

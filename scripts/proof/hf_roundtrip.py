@@ -18,7 +18,10 @@ LLAMA3_ROPE = {
     "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+YARN_ROPE = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 2.0, "original_max_position_embeddings": 32}
 Llama, Qwen2, Mistral = transformers.LlamaConfig, transformers.Qwen2Config, transformers.MistralConfig
+Qwen3, SmolLM3, Phi3 = transformers.Qwen3Config, transformers.SmolLM3Config, transformers.Phi3Config
+EXPORTED_AS = {"MistralForCausalLM": "LlamaForCausalLM"}  # which computes the same
 CASES = {
     "llama-bf16": (Llama, torch.bfloat16, {"num_key_value_heads": 2}),
     "llama-fp32": (Llama, torch.float32, {"num_key_value_heads": 4}),
@@ -27,6 +30,15 @@ CASES = {
     "llama-fp16": (Llama, torch.float16, {"num_key_value_heads": 2}),
     "qwen2-bf16": (Qwen2, torch.bfloat16, {"num_key_value_heads": 2}),
     "qwen2-tied-fp32": (Qwen2, torch.float32, {"num_key_value_heads": 2, "tie_word_embeddings": True}),
+    "llama-biased": (Llama, torch.float32, {"num_key_value_heads": 2, "head_dim": 24, "attention_bias": True, "mlp_bias": True}),
+    "linear-rope": (Llama, torch.float32, {"num_key_value_heads": 2, "rope_parameters": PLAIN_ROPE | {"rope_type": "linear", "factor": 2.0}}),
+    "dynamic-rope": (Llama, torch.float32, {"num_key_value_heads": 2, "rope_parameters": PLAIN_ROPE | {"rope_type": "dynamic", "factor": 2.0}}),
+    "yarn-rope": (Llama, torch.float32, {"num_key_value_heads": 2, "rope_parameters": YARN_ROPE}),
+    "qwen3-fp32": (Qwen3, torch.float32, {"num_key_value_heads": 2, "head_dim": 24}),
+    "qwen3-tied-bf16": (Qwen3, torch.bfloat16, {"num_key_value_heads": 1, "head_dim": 12, "tie_word_embeddings": True}),
+    "nemo-fp32": (Mistral, torch.float32, {"num_key_value_heads": 2, "head_dim": 12, "sliding_window": None}),
+    "smollm3-fp32": (SmolLM3, torch.float32, {"num_key_value_heads": 2, "no_rope_layer_interval": 2, "pad_token_id": None}),
+    "phi3-fp32": (Phi3, torch.float32, {"num_key_value_heads": 2, "pad_token_id": None}),
     "mistral-bf16": (Mistral, torch.bfloat16, {"num_key_value_heads": 2, "sliding_window": None}),
 }
 
@@ -43,6 +55,8 @@ def compare_in_transformers(before, after, tokens):
     open_folder = transformers.AutoModelForCausalLM.from_pretrained
     a, b = open_folder(before, dtype="auto").eval(), open_folder(after, dtype="auto").eval()
     assert a.dtype == b.dtype
+    name = type(a).__name__
+    assert type(b).__name__ == EXPORTED_AS.get(name, name), type(b).__name__
     with torch.no_grad():
         assert torch.equal(a(tokens[:, :-1]).logits, b(tokens[:, :-1]).logits), "logits"
     assert torch.equal(greedy(a, tokens[:2, :8]), greedy(b, tokens[:2, :8])), "greedy text"

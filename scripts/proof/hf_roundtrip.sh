@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Hugging Face models through Holdfast and back, beside transformers: small random Llama and Qwen 2 models (grouped
-# queries, tied and untied heads, Llama 3's rope; fp32, bf16 and fp16, in several files) are imported and exported, and
+# Hugging Face models through Holdfast and back, beside transformers: small random models of every family (grouped
+# queries, tied and untied heads, every rope; fp32, bf16 and fp16, in several files) are imported and exported, and
 #   - every tensor has the bits that it had, and its type;
-#   - the exported folder loads in transformers, with the same logits, bit for bit, and the same greedy text;
+#   - the exported folder loads in transformers as its class, with the same logits, bit for bit, and the same greedy text;
 #   - 5 AdamW steps of holdfast-train that begins with the original folder have the losses of torch.optim.AdamW on the
 #     same tokens (fp32 on CPUs; relative 1e-5), from the very first on.
 # Python's packages come into a throw-away environment, or into HOLDFAST_TORCH_ENV.

@@ -79,7 +79,7 @@ def quiet():
 
 
 def is_query_or_key(name):
-    return "q_proj" in name or "k_proj" in name
+    return any(part in name for part in ("q_proj", "k_proj", "qkv_proj"))
 
 
 @torch.no_grad()

@@ -6,22 +6,26 @@
 
 namespace holdfast::config {
 
-std::vector<BlockOp> block_ops(const ModelShape&, int) {
+std::vector<BlockOp> block_ops(const ModelShape& m, int layer) {
   using enum Activation;
   using enum BlockOp::Kind;
-  return {{norm, input, attention_normed, Role::attention_norm, attention_rms},
-          {linear, attention_normed, qkv, Role::qkv},
-          {rope, qkv, qkv},
-          {attention, qkv, attended, {}, log_sum},
-          {linear, attended, branch, Role::o},
-          {norm, middle, mlp_normed, Role::mlp_norm, mlp_rms},
-          {linear, mlp_normed, gate_up, Role::gate_up},
-          {swiglu, gate_up, activated},
-          {linear, activated, branch, Role::down}};
+  std::vector<BlockOp> out = {{norm, input, attention_normed, Role::attention_norm, attention_rms},
+                              {linear, attention_normed, m.qk_norm ? projected : qkv, Role::qkv}};
+  if (m.qk_norm) out.push_back({head_norm, projected, qkv, Role::q_norm, head_rms});
+  if (m.nope_every == 0 || (layer + 1) % m.nope_every != 0) out.push_back({rope, qkv, qkv});
+  for (const BlockOp& op : {BlockOp{attention, qkv, attended, {}, log_sum},
+                            {linear, attended, branch, Role::o},
+                            {norm, middle, mlp_normed, Role::mlp_norm, mlp_rms},
+                            {linear, mlp_normed, gate_up, Role::gate_up},
+                            {swiglu, gate_up, activated},
+                            {linear, activated, branch, Role::down}})
+    out.push_back(op);
+  return out;
 }
 
 std::int64_t width_of(const ModelShape& m, Activation what) {
   switch (what) {
+    case Activation::projected:
     case Activation::qkv:
       return m.query_width() + 2 * m.key_width();
     case Activation::attended:
@@ -36,7 +40,8 @@ std::int64_t width_of(const ModelShape& m, Activation what) {
 }
 
 std::int64_t numbers_of(const ModelShape& m, Activation what) {
-  return what == Activation::log_sum ? m.heads : 1;
+  if (what == Activation::log_sum) return m.heads;
+  return what == Activation::head_rms ? std::int64_t{m.heads} + m.kv_heads : 1;
 }
 
 std::vector<LinearPart> parts_of(const ModelShape& m, Role linear) {
@@ -58,8 +63,10 @@ std::vector<LinearPart> parts_of(const ModelShape& m, Role linear) {
 namespace {
 
 std::vector<TensorSpec> tensors_of_linear(const ModelShape& m, const BlockOp& op) {
-  const std::vector<LinearPart> parts = parts_of(m, op.role);
-  const bool biased = op.role == Role::qkv && m.qkv_bias;
+  std::vector<LinearPart> parts = parts_of(m, op.role);
+  if (m.fused && parts.size() > 1)
+    parts = {{{}, op.role == Role::qkv ? "self_attn.qkv_proj" : "mlp.gate_up_proj", width_of(m, op.out)}};
+  const bool biased = op.role == Role::qkv ? m.qkv_bias : op.role == Role::o ? m.o_bias : m.mlp_bias;
   std::vector<TensorSpec> out;
   for (const auto& [projection, module, rows] : parts)
     out.push_back({module + ".weight", rows, width_of(m, op.in), 0, TensorKind::matrix, op.role});
@@ -78,11 +85,18 @@ std::vector<TensorSpec> tensors_of_op(const ModelShape& m, const BlockOp& op) {
     case BlockOp::Kind::norm:
       return {gain(op.role == Role::attention_norm ? "input_layernorm" : "post_attention_layernorm",
                    width_of(m, op.in), op.role)};
+    case BlockOp::Kind::head_norm:
+      return {gain("self_attn.q_norm", m.head_size(), Role::q_norm),
+              gain("self_attn.k_norm", m.head_size(), Role::k_norm)};
     case BlockOp::Kind::linear:
       return tensors_of_linear(m, op);
     default:
       return {};
   }
+}
+
+const char* key_without_gpu(const BlockOp& op) {
+  return op.kind == BlockOp::Kind::head_norm ? "model.qk_norm" : nullptr;
 }
 
 namespace {
@@ -143,7 +157,11 @@ class Rows {
     using enum Activation;
     rows_.push_back({input, "input", o_.activations, tokens_, m_.width, true});
     of_block(attention_normed, "attention normed", Mode::selective);
-    of_block(qkv, "qkv", Mode::full);
+    if (m_.qk_norm) {
+      of_block(projected, "qkv before their norms", Mode::full);
+      numbers(head_rms, "inverse rms of heads", Mode::selective);
+    }
+    of_block(qkv, "qkv", m_.qk_norm ? Mode::selective : Mode::full);
     of_block(attended, "attended", Mode::attention);
     numbers(log_sum, "log sum", Mode::attention);
     of_block(middle, "middle", Mode::full);

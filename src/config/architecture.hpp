@@ -20,6 +20,7 @@ enum class Activation {
   // Of a block: matrices
   input,             ///< residual that enters it
   attention_normed,  ///< normalised input, then its gradient
+  projected,         ///< queries, keys and values before the norms of heads
   qkv,               ///< rotated queries and keys, values
   attended,          ///< attention's output
   middle,            ///< residual after attention
@@ -29,6 +30,7 @@ enum class Activation {
   // Of a block: fp32 numbers for the backward pass
   attention_rms,  ///< inverse rms of the input: 1 x T
   mlp_rms,        ///< inverse rms of the middle: 1 x T
+  head_rms,       ///< inverse rms of each head of queries and keys: (heads + kv_heads) x T
   log_sum,        ///< of attention: heads x T
   // Shared by all blocks
   branch,  ///< what the latest half block adds to the residual; backward, the gradient of the head's and of
@@ -68,6 +70,7 @@ struct BlockOp {
   enum class Kind {
     norm,       ///< in = the residual so far + branch; out = RMSNorm(in)
     linear,     ///< out = in W^T (+ bias) (+ adapters)
+    head_norm,  ///< RMSNorm of each head of queries and keys; values are copied
     rope,       ///< turns the queries and keys of `out` in place
     attention,  ///< causal, with grouped queries
     swiglu,     ///< out = silu(gate) * up
@@ -93,6 +96,8 @@ struct LinearPart {
 std::vector<LinearPart> parts_of(const ModelShape& shape, Role linear);
 /// What an operation of a block reads, as Hugging Face names it there, in canonical order.
 std::vector<TensorSpec> tensors_of_op(const ModelShape& shape, const BlockOp& op);
+/// The setting that asks for an operation which GPUs do not have yet; null: they have it.
+const char* key_without_gpu(const BlockOp& op);
 
 /// Of a linear layer y = x W^T in 8 bits: x, W and the gradient of y have scales of their own.
 constexpr int fp8_operands_of_linear = 3, fp8_operands_of_block = linears_of_block * fp8_operands_of_linear;

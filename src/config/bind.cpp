@@ -373,18 +373,28 @@ std::vector<Setting<ModelShape>> make_model_settings() {
   t.add("model.layers", &M::layers, "transformer blocks", at_least(1));
   t.add("model.heads", &M::heads, "query heads", at_least(1));
   t.add("model.kv_heads", &M::kv_heads, "key and value heads; divides heads", at_least(1));
+  t.add("model.head_dim", &M::head_dim, "size of a head; 0: width / heads", at_least(0));
   t.add("model.ffn", &M::ffn, "inner size of SwiGLU", at_least(1));
   t.add("model.max_sequence", &M::max_sequence, "longest sequence", at_least(1));
   t.add("model.rope_theta", &M::rope_theta, "base of the rotary frequencies", at_least(1));
+  t.add("model.rope_type", &M::rope_type, "how wavelengths are stretched, as Hugging Face names it");
   t.add("model.rope_scaling_factor", &M::rope_scaling_factor, "stretches long wavelengths; 1: none",
         at_least(1));
   t.add("model.rope_low_frequency", &M::rope_low_frequency, "fewer turns than this: stretched", at_least(0));
   t.add("model.rope_high_frequency", &M::rope_high_frequency, "more turns than this: kept", at_least(0));
   t.add("model.rope_original_sequence", &M::rope_original_sequence, "in which turns are counted",
         at_least(1));
+  t.add("model.rope_magnitude", &M::rope_magnitude, "factor of sines and cosines; YaRN's attention_factor",
+        at_least(0));
+  t.add("model.nope_every", &M::nope_every, "the last of so many blocks has no rotary positions; 0: all have",
+        at_least(0));
   t.add("model.norm_epsilon", &M::norm_epsilon, "of RMSNorm", at_least(0));
   t.add("model.tied_embeddings", &M::tied_embeddings, "head and embedding are one tensor");
   t.add("model.qkv_bias", &M::qkv_bias, "q_proj, k_proj and v_proj have biases");
+  t.add("model.o_bias", &M::o_bias, "o_proj has a bias");
+  t.add("model.mlp_bias", &M::mlp_bias, "gate_proj, up_proj and down_proj have biases");
+  t.add("model.qk_norm", &M::qk_norm, "RMSNorm of each head of queries and keys, before rope");
+  t.add("model.fused", &M::fused, "q, k and v are one tensor, qkv_proj; gate and up one, gate_up_proj");
   return std::move(t.settings);
 }
 

@@ -12,13 +12,14 @@ void check_model(const ModelShape& m) {
     refuse("a size of model " + m.name + " is not positive",
            "all of vocabulary, width, layers, heads, kv_heads, ffn and max_sequence must be",
            "Correct the model file?");
-  if (m.width % m.heads != 0)
+  if (m.head_dim == 0 && m.width % m.heads != 0)
     refuse(fmt::format("model {}: heads does not divide width", m.name),
-           fmt::format("{} heads, width {}", m.heads, m.width), "Correct the model file?");
+           fmt::format("{} heads, width {}", m.heads, m.width), "Set model.head_dim?");
   if (m.head_size() % 2 != 0)
     refuse(fmt::format("model {}: the head size is odd", m.name),
-           fmt::format("width {} / {} heads = {}; rotary embedding turns pairs", m.width, m.heads,
-                       m.head_size()),
+           m.head_dim > 0 ? fmt::format("head_dim {}; rotary embedding turns pairs", m.head_dim)
+                          : fmt::format("width {} / {} heads = {}; rotary embedding turns pairs", m.width,
+                                        m.heads, m.head_size()),
            "Correct the model file?");
   if (m.heads % m.kv_heads != 0)
     refuse(fmt::format("model {}: kv_heads does not divide heads", m.name),

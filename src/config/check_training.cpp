@@ -64,6 +64,15 @@ void check_fp8(const RunConfig& c, const ModelShape& m) {
           fmt::format("it is {}", size), "Use products = \"bf16\", or another size?");
 }
 
+/// Adapters sit beside linear layers that have a tensor of their own.
+void check_fused(const ModelShape& m) {
+  if (!m.fused) return;
+  for (const Projection p : {Projection::q, Projection::k, Projection::v, Projection::gate, Projection::up})
+    if (m.adapters.has(p))
+      refuse(fmt::format("lora.targets has {}", names_of_projections[as_size(p)]),
+             fmt::format("it is a part of a larger tensor in model {}", m.name), "Use o_proj and down_proj?");
+}
+
 void check_schedule(const Optim& o, const Train& t) {
   if (o.warmup_steps > t.steps)
     refuse("optim.warmup_steps is more than train.steps", fmt::format("{} > {}", o.warmup_steps, t.steps),
@@ -159,6 +168,7 @@ void check_training(const RunConfig& config, const ModelShape& model, ErrorList&
   refused.of([&] { check_eval(config.eval, config.data); });
   refused.of([&] { check_precision(config.precision, config.optim); });
   refused.of([&] { check_fp8(config, model); });
+  refused.of([&] { check_fused(model); });
   refused.of([&] { check_optim(config.optim, config.train, model); });
   refused.of([&] { check_guard(config.guard, config.checkpoint); });
   refused.of([&] { check_interval(config.checkpoint); });

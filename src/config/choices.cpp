@@ -28,6 +28,11 @@ const std::vector<std::string>& names_of<Scaling>() {
   return names;
 }
 template <>
+const std::vector<std::string>& names_of<RopeType>() {
+  static const std::vector<std::string> names = {"llama3", "linear", "dynamic", "yarn"};
+  return names;
+}
+template <>
 const std::vector<std::string>& names_of<ActivationCheckpointing>() {
   static const std::vector<std::string> names = {"none", "selective", "attention", "full"};
   return names;
@@ -120,6 +125,7 @@ template const std::string& name_of(Strategy);
 template const std::string& name_of(Precision);
 template const std::string& name_of(Products);
 template const std::string& name_of(Scaling);
+template const std::string& name_of(RopeType);
 template const std::string& name_of(ActivationCheckpointing);
 template const std::string& name_of(Schedule);
 template const std::string& name_of(GuardAction);
@@ -138,6 +144,7 @@ template std::optional<Strategy> choice_called(const std::string&);
 template std::optional<Precision> choice_called(const std::string&);
 template std::optional<Products> choice_called(const std::string&);
 template std::optional<Scaling> choice_called(const std::string&);
+template std::optional<RopeType> choice_called(const std::string&);
 template std::optional<ActivationCheckpointing> choice_called(const std::string&);
 template std::optional<Schedule> choice_called(const std::string&);
 template std::optional<GuardAction> choice_called(const std::string&);

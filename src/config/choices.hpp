@@ -1,11 +1,12 @@
 #pragma once
-// The enums of run_config.hpp as files spell them. For Strategy, Precision, Products, Scaling,
+// The enums of run_config.hpp, and RopeType, as files spell them. For Strategy, Precision, Products, Scaling,
 // ActivationCheckpointing, Schedule, GuardAction, Device, Offload, Base, Interval, WhenBusy, ReadBack,
 // Partner, OnStraggler, WhenShort, RankKind, ContainerRuntime.
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "src/base/rope_type.hpp"
 #include "src/config/run_config.hpp"
 
 namespace holdfast::config {

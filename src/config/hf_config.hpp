@@ -1,7 +1,7 @@
 #pragma once
 // config.json of a Hugging Face model folder, and the model shape that it describes. The keys and their
-// defaults are those of transformers' configuration_llama.py, configuration_qwen2.py and
-// configuration_mistral.py, in the spelling of version 4 (rope_theta, rope_scaling, torch_dtype) and of
+// defaults are those of transformers' configuration_NAME.py, one row each in the table of families, in the
+// spelling of version 4 (rope_theta, rope_scaling, torch_dtype) and of
 // version 5 (rope_parameters, dtype).
 #include <cstdint>
 #include <filesystem>
@@ -24,13 +24,13 @@ struct HfConfig {
   HfTokenIds ids;
 };
 
-/// LlamaForCausalLM, Qwen2ForCausalLM, and MistralForCausalLM whose window is never smaller than a sequence.
-/// Throws Error (usage) that names the first thing that we would not compute as transformers does; keys that
-/// change nothing of the arithmetic are not looked at. `path` is for messages, `name` becomes the shape's.
+/// A window of a family is its longest sequence. Throws Error (usage) that names the first thing that we
+/// would not compute as transformers does; keys that change nothing of the arithmetic are not looked at.
+/// `path` is for messages, `name` becomes the shape's.
 HfConfig parse_hf_config(std::string_view json, const std::string& path, const std::string& name);
 
-/// The text of a config.json that version 4 and 5 read: Qwen2ForCausalLM where q, k and v have biases, else
-/// LlamaForCausalLM. `dtype`: "float32", "bfloat16" or "float16".
+/// The text of a config.json that version 4 and 5 read, of the first class that computes the shape. Throws
+/// Error (usage) where none does. `dtype`: "float32", "bfloat16" or "float16".
 std::string hf_config_text(const ModelShape& shape, std::string_view dtype, const HfTokenIds& ids = {});
 
 /// The config.json that `path` is or, as a folder, holds; nothing when it is neither.

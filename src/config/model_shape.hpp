@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/as_size.hpp"
+#include "src/base/rope_type.hpp"
 
 namespace holdfast::config {
 
@@ -34,19 +35,26 @@ struct ModelShape {
   int vocabulary = 512;  ///< V
   int width = 64;        ///< d, hidden size
   int layers = 2;        ///< L
-  int heads = 4;         ///< query heads; head size = width / heads, even
+  int heads = 4;         ///< query heads
   int kv_heads = 2;      ///< key/value heads; divides heads (GQA)
+  int head_dim = 0;      ///< size of a head; 0: width / heads
   int ffn = 176;         ///< f, inner size of SwiGLU
   int max_sequence = 512;
   double rope_theta = 10000.0;
-  /// Llama 3's stretching of rotary wavelengths (kernels::RopeScaling); factor 1: none
-  double rope_scaling_factor = 1, rope_low_frequency = 1, rope_high_frequency = 4;
+  /// The stretching of rotary wavelengths (kernels::RopeScaling); factor 1: none
+  RopeType rope_type = RopeType::llama3;
+  double rope_scaling_factor = 1, rope_low_frequency = 1, rope_high_frequency = 4, rope_magnitude = 1;
   int rope_original_sequence = 8192;
+  int nope_every = 0;  ///< the last of so many blocks turns nothing (SmolLM 3); 0: all turn
   double norm_epsilon = 1e-5;
   bool tied_embeddings = false;
   bool qkv_bias = false;  ///< q_proj, k_proj and v_proj have biases (Qwen 2)
+  bool o_bias = false;    ///< o_proj has one
+  bool mlp_bias = false;  ///< gate_proj, up_proj and down_proj have biases
+  bool qk_norm = false;   ///< RMSNorm over each head of queries and of keys, before rope (Qwen 3)
+  bool fused = false;  ///< q_proj, k_proj and v_proj are one tensor, and so are gate_proj and up_proj (Phi 3)
   Adapters adapters;
-  int head_size() const { return width / heads; }
+  int head_size() const { return head_dim > 0 ? head_dim : width / heads; }  ///< even
   /// Of a token's queries, or of its keys, over all heads.
   std::int64_t query_width() const { return std::int64_t{heads} * head_size(); }
   std::int64_t key_width() const { return std::int64_t{kv_heads} * head_size(); }
@@ -59,8 +67,20 @@ enum class TensorKind { matrix, gain, bias, adapter_a, adapter_b };
 
 /// Which part of the model a tensor is of. The linear layers of a block come first, in the order of their
 /// numbers: one for each input, since what reads one input is one product.
-enum class Role { qkv, o, gate_up, down, attention_norm, mlp_norm, embedding, final_norm, head };
-constexpr int linears_of_block = 4, roles_of_block = 6;
+enum class Role {
+  qkv,
+  o,
+  gate_up,
+  down,
+  attention_norm,
+  q_norm,
+  k_norm,
+  mlp_norm,
+  embedding,
+  final_norm,
+  head
+};
+constexpr int linears_of_block = 4, roles_of_block = 8;
 constexpr bool is_linear(Role role) { return static_cast<int>(role) < linears_of_block; }
 
 /// A logical tensor: row-major rows x cols. A gain is one row; a bias has one row for each of its elements,
@@ -77,9 +97,11 @@ struct TensorSpec {
 
 /// The model's own tensors in canonical order (unit by unit): model.embed_tokens.weight,
 /// model.layers.0.input_layernorm.weight, model.layers.0.self_attn.{q,k,v}_proj.weight,
-/// model.layers.0.self_attn.{q,k,v}_proj.bias (where there are biases),
-/// model.layers.0.self_attn.o_proj.weight, model.layers.0.post_attention_layernorm.weight,
-/// model.layers.0.mlp.{gate,up,down}_proj.weight, ..., model.norm.weight, lm_head.weight (absent when tied).
+/// model.layers.0.self_attn.{q,k,v}_proj.bias (biases where there are some),
+/// model.layers.0.self_attn.{q,k}_norm.weight (where there are some), model.layers.0.self_attn.o_proj.weight,
+/// model.layers.0.post_attention_layernorm.weight, model.layers.0.mlp.{gate,up,down}_proj.weight, ...,
+/// model.norm.weight, lm_head.weight (absent when tied); or self_attn.qkv_proj and mlp.gate_up_proj, where
+/// they are fused.
 std::vector<TensorSpec> base_tensors_of(const ModelShape& shape);
 /// What is trained, in canonical order: all of the model, or with adapters these alone, as
 /// model.layers.0.self_attn.q_proj.lora_A.weight; in each block all A of one input, then their B: q, k, v; o;

@@ -111,6 +111,51 @@ void CpuKernels::norm_backward(Stream&, const NormGradient& g) {
   if (g.d_gain != nullptr) total(g.d_gain, parts, blocks, d);
 }
 
+void CpuKernels::head_norm(Stream&, const HeadNorm& n) {
+  const std::int64_t h = n.head_size, queries = n.heads, normed = queries + n.kv_heads;
+  with_type(n.out.type, [&]<class T>() {
+    const T *q_gain = n.q_gain.row<const T>(0), *k_gain = n.k_gain.row<const T>(0);
+    run_parts(n.in.rows, 2 * n.in.cols, [&](std::int64_t first, std::int64_t end) {
+      for (std::int64_t t = first; t < end; ++t) {
+        const T* x = n.in.row<const T>(t);
+        T* y = n.out.row<T>(t);
+        for (std::int64_t i = 0; i < normed; ++i) {
+          float& r = n.inverse_rms[t * normed + i];
+          r = 1.0f / std::sqrt(square_row(x + i * h, h) / static_cast<float>(h) + n.epsilon);
+          scale_row(y + i * h, x + i * h, i < queries ? q_gain : k_gain, r, h);
+        }
+        std::copy(x + normed * h, x + n.in.cols, y + normed * h);
+      }
+    });
+  });
+}
+
+void CpuKernels::head_norm_backward(Stream&, const HeadNorm& n, const HeadNormGradient& g) {
+  const std::int64_t h = n.head_size, queries = n.heads, normed = queries + n.kv_heads,
+                     blocks = blocks_of(n.in.rows);
+  float* const parts = room_for_parts(blocks * 2 * h);  // of queries' gain, then of keys'
+  with_type(n.in.type, [&]<class T>() {
+    const T *q_gain = n.q_gain.row<const T>(0), *k_gain = n.k_gain.row<const T>(0);
+    run_tasks(blocks, [&](std::int64_t block, int) {
+      float *const q_part = parts + block * h, *const k_part = q_part + blocks * h;
+      std::fill(q_part, q_part + h, 0.0f);
+      std::fill(k_part, k_part + h, 0.0f);
+      const std::int64_t first = block * token_block, end = std::min(n.in.rows, first + token_block);
+      for (std::int64_t t = first; t < end; ++t)
+        for (std::int64_t i = 0; i < normed; ++i) {
+          const bool query = i < queries;
+          const T* x = n.in.row<const T>(t) + i * h;
+          T* dy = g.d_qkv.row<T>(t) + i * h;
+          const float r = n.inverse_rms[t * normed + i];
+          add_gain_row(query ? q_part : k_part, x, dy, r, h);
+          norm_row_backward(dy, x, dy, query ? q_gain : k_gain, h, r, Write::replace);
+        }
+    });
+  });
+  if (g.d_q_gain != nullptr) total(g.d_q_gain, parts, blocks, h);
+  if (g.d_k_gain != nullptr) total(g.d_k_gain, parts + blocks * h, blocks, h);
+}
+
 void CpuKernels::column_sums(Stream&, float* out, ConstMat x) {
   const std::int64_t blocks = blocks_of(x.rows);
   float* parts = room_for_parts(blocks * x.cols);

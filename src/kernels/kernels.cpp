@@ -1,6 +1,7 @@
 // What every backend shares: small tables and scalars computed on the host.
 #include "src/kernels/kernels.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numbers>
@@ -39,6 +40,27 @@ double stretched(double frequency, const RopeScaling& s) {
   return (1 - smooth) * frequency / s.factor + smooth * frequency;
 }
 
+/// Peng et al., "YaRN: Efficient context window extension of large language models" (2023), as transformers
+/// has it: between the places of the head whose pairs turn high_frequency and low_frequency times, rounded
+/// outwards, the share of what is slowed down grows evenly.
+double by_place(double place, double half, double theta, double frequency, const RopeScaling& s) {
+  const auto place_of = [&](double turns) {
+    return half * std::log(s.original_sequence / (turns * 2 * std::numbers::pi)) / std::log(theta);
+  };
+  const double first = std::max(std::floor(place_of(s.high_frequency)), 0.0);
+  const double last = std::min(std::ceil(place_of(s.low_frequency)), 2 * half - 1);
+  const double slowed = std::clamp((place - first) / (last == first ? 0.001 : last - first), 0.0, 1.0);
+  return slowed * frequency / s.factor + (1 - slowed) * frequency;
+}
+
+/// Of the pair at `place` of `half`.
+double frequency_of(double place, double half, double theta, const RopeScaling& s) {
+  const double frequency = std::pow(theta, -place / half);
+  if (s.factor == 1 || s.type == RopeType::dynamic) return frequency;
+  if (s.type == RopeType::linear) return frequency / s.factor;
+  return s.type == RopeType::yarn ? by_place(place, half, theta, frequency, s) : stretched(frequency, s);
+}
+
 /// To bf16 with one rounding: the float on the way is rounded to odd, which keeps every tie and every
 /// direction.
 tensor::Bf16 once(double value) {
@@ -61,12 +83,11 @@ void rope_table(Mat cosine, Mat sine, double theta, const RopeScaling& scaling) 
   expects(sine.rows == cosine.rows && sine.cols == cosine.cols, "rope_table: two tables of one shape");
   const auto half = static_cast<double>(cosine.cols);
   for (std::int64_t i = 0; i < cosine.cols; ++i) {
-    double frequency = std::pow(theta, -static_cast<double>(i) / half);
-    if (scaling.factor != 1) frequency = stretched(frequency, scaling);
+    const double frequency = frequency_of(static_cast<double>(i), half, theta, scaling);
     for (std::int64_t p = 0; p < cosine.rows; ++p) {
       const double angle = static_cast<double>(p) * frequency;
-      store(cosine, p, i, std::cos(angle));
-      store(sine, p, i, std::sin(angle));
+      store(cosine, p, i, scaling.magnitude * std::cos(angle));
+      store(sine, p, i, scaling.magnitude * std::sin(angle));
     }
   }
 }

@@ -19,6 +19,7 @@
 #include "src/base/block_code.hpp"
 #include "src/base/kernel_sizes.hpp"
 #include "src/base/ordered_sum.hpp"
+#include "src/base/rope_type.hpp"
 #include "src/tensor/exact_sum.hpp"
 #include "src/tensor/mat.hpp"
 #include "src/tensor/stream.hpp"
@@ -120,6 +121,20 @@ struct NormGradient {
               ///< branch
   float* d_gain = nullptr;   ///< [d], replaced; null: frozen
   Write write = Write::add;  ///< replace: nothing arrives along the residual, d_sum is not read
+};
+
+/// Each head of queries and each head of keys normalised by itself, as Norm has it; values are copied.
+struct HeadNorm {
+  ConstMat in;                   ///< T x (heads + 2 kv_heads) * head_size
+  Mat out;                       ///< as `in`, apart from it
+  ConstMat q_gain, k_gain;       ///< 1 x head_size
+  float* inverse_rms = nullptr;  ///< [T * (heads + kv_heads)], read by the backward pass
+  int heads = 1, kv_heads = 1, head_size = 2;
+  float epsilon = 1e-5f;
+};
+struct HeadNormGradient {
+  Mat d_qkv;                                       ///< of `out`, becomes that of `in`
+  float *d_q_gain = nullptr, *d_k_gain = nullptr;  ///< [head_size], replaced; null: frozen
 };
 
 /// Head and cross entropy, a chunk of tokens at a time, so that logits of the whole batch never exist.
@@ -230,6 +245,9 @@ class Kernels {
 
   virtual void norm(Stream&, const Norm&) = 0;
   virtual void norm_backward(Stream&, const NormGradient&) = 0;
+  virtual void head_norm(Stream&, const HeadNorm&) = 0;
+  /// `out` is not read.
+  virtual void head_norm_backward(Stream&, const HeadNorm&, const HeadNormGradient&) = 0;
 
   /// gate_up: T x 2f, gate first. out: T x f = silu(gate) * up.
   /// `quantize`: also of `out`, as if called behind.
@@ -261,13 +279,16 @@ class Kernels {
   virtual void adamw(Stream&, const AdamW&, const StepScalars&) = 0;
 };
 
-/// Llama 3's stretching of the rotary wavelengths (Meta's `apply_scaling`): long ones are divided by
-/// `factor`, short ones kept, those between blended. factor 1: none.
+/// The stretching of rotary wavelengths: pairs that turn more than `high_frequency` times in
+/// `original_sequence` tokens are kept, those that turn less than `low_frequency` times are slowed down by
+/// `factor` (of type linear: all are). factor 1: none.
 struct RopeScaling {
   double factor = 1, low_frequency = 1, high_frequency = 4, original_sequence = 8192;
+  RopeType type = RopeType::llama3;
+  double magnitude = 1;  ///< of (cos, sin)
 };
-/// Angle tables for Rope: row p, column i holds cos and sin of p * theta^(-2i / head_size), stretched,
-/// rounded once from fp64 to the type of the table.
+/// Angle tables for Rope: row p, column i holds cos and sin of p * theta^(-2i / head_size), stretched, times
+/// the magnitude, rounded once from fp64 to the type of the table.
 void rope_table(Mat cosine, Mat sine, double theta, const RopeScaling& scaling = {});
 
 /// fp32 and bf16 on the CPU. `threads` 0: what OpenMP offers (OMP_NUM_THREADS). Results are the same for

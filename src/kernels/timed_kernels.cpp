@@ -67,6 +67,12 @@ void TimedKernels::norm(Stream& s, const Norm& n) {
 void TimedKernels::norm_backward(Stream& s, const NormGradient& g) {
   time(s, Work::pointwise, "norm backward", [&] { kernels_.norm_backward(s, g); });
 }
+void TimedKernels::head_norm(Stream& s, const HeadNorm& n) {
+  time(s, Work::pointwise, "head norm", [&] { kernels_.head_norm(s, n); });
+}
+void TimedKernels::head_norm_backward(Stream& s, const HeadNorm& n, const HeadNormGradient& g) {
+  time(s, Work::pointwise, "head norm backward", [&] { kernels_.head_norm_backward(s, n, g); });
+}
 void TimedKernels::swiglu(Stream& s, Mat out, ConstMat gate_up, const Quantize* quantize) {
   time(s, Work::pointwise, "swiglu", [&] { kernels_.swiglu(s, out, gate_up, quantize); });
 }

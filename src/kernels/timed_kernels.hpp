@@ -30,6 +30,8 @@ class TimedKernels final : public Kernels {
   void attention_backward(Stream&, const Attention&, const AttentionGradient&) override;
   void norm(Stream&, const Norm&) override;
   void norm_backward(Stream&, const NormGradient&) override;
+  void head_norm(Stream&, const HeadNorm&) override;
+  void head_norm_backward(Stream&, const HeadNorm&, const HeadNormGradient&) override;
   void swiglu(Stream&, Mat out, ConstMat gate_up, const Quantize* quantize = nullptr) override;
   void swiglu_backward(Stream&, Mat d_gate_up, ConstMat d_out, ConstMat gate_up) override;
   void dropout(Stream&, const Dropout&) override;

@@ -20,6 +20,21 @@ kernels::Attention attention_of(const Layers& layers, const BlockOp& op, Matrice
   return attention;
 }
 
+kernels::HeadNorm head_norm_of(const Layers& layers, const BlockOp& op, Matrices& m, const BlockWeights& w) {
+  const config::ModelShape& shape = layers.shape;
+  return {m.at(op.in),
+          m.at(op.out),
+          w.gain(Role::q_norm).weight,
+          w.gain(Role::k_norm).weight,
+          m.floats(*op.numbers),
+          shape.heads,
+          shape.kv_heads,
+          shape.head_size(),
+          static_cast<float>(shape.norm_epsilon)};
+}
+
+float* numbers_of(const Mat& gradient) { return gradient ? gradient.row<float>(0) : nullptr; }
+
 /// The linear layer that reads the result of operation i at once; null: another operation does.
 const Linear* reader(Ops ops, std::size_t i, const BlockWeights& w) {
   return i + 1 < ops.size() && ops[i + 1].kind == Kind::linear ? &w.linear(ops[i + 1].role) : nullptr;
@@ -65,6 +80,7 @@ Mat gradient_of(Activation what, BlockActivations& m) {
       return m.at(Activation::d_residual);
     case Activation::attended:
       return m.all().d_attended();
+    case Activation::projected:
     case Activation::qkv:
       return m.at(Activation::d_qkv);
     case Activation::gate_up:
@@ -82,6 +98,10 @@ void run_backward(const Layers& layers, const BlockOp& op, BlockActivations& m, 
                                   w.gain(op.role));
     case Kind::linear:
       return layers.backward(gradient_of(op.in, m), d_out, m.at(op.in), w.linear(op.role));
+    case Kind::head_norm:
+      return layers.kernels.head_norm_backward(
+          layers.stream, head_norm_of(layers, op, m, w),
+          {d_out, numbers_of(w.gain(Role::q_norm).gradient), numbers_of(w.gain(Role::k_norm).gradient)});
     case Kind::rope:
       return layers.rope(d_out, m.at(Activation::cosine), m.at(Activation::sine), true);
     case Kind::attention:
@@ -106,6 +126,8 @@ void run_forward(const Layers& layers, const BlockOp& op, Matrices& m, const Blo
     }
     case Kind::linear:
       return layers.forward(m.at(op.out), m.at(op.in), w.linear(op.role), pass);
+    case Kind::head_norm:
+      return layers.kernels.head_norm(layers.stream, head_norm_of(layers, op, m, w));
     case Kind::rope:
       return layers.rope(m.at(op.out), m.at(Activation::cosine), m.at(Activation::sine), false);
     case Kind::attention:

@@ -67,8 +67,7 @@ struct Transformer::State {
         labels(as_size(tokens)),
         losses(as_size(o.sources)),
         valid(as_size(o.sources)) {
-    expects(s.heads % s.kv_heads == 0 && s.width % s.heads == 0 && s.head_size() % 2 == 0,
-            "the model's shape was checked");
+    expects(s.heads % s.kv_heads == 0 && s.head_size() % 2 == 0, "the model's shape was checked");
     if (o.products == config::Products::fp8)
       layers.fp8 = &fp8.emplace(kernels, stream, a, options, shape.layers);
     if (s.adapters.any()) layers.adapters = &adapters.emplace(kernels, stream, a, shape.adapters, options);

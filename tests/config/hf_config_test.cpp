@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "src/base/files.hpp"
@@ -63,7 +64,8 @@ TEST(HfConfig, WhatTransformersWrites) {
 }
 
 TEST(HfConfig, WhatIsPrintedIsRead) {
-  for (const char* name : {"llama2", "llama3", "qwen2", "llama_tied"}) {
+  for (const char* name : {"llama2", "llama3", "qwen2", "llama_tied", "qwen3", "nemo", "llama_biased",
+                           "linear", "dynamic", "yarn", "smollm3", "phi3"}) {
     const auto shape = load_hf_config(golden(name)).shape;
     const auto again = parse_hf_config(hf_config_text(shape, "float16", {"1", "[2,3]", "0"}), "x", name);
     EXPECT_EQ(again.shape, shape) << name;
@@ -97,15 +99,27 @@ TEST(HfConfig, RefusesWhatWeWouldComputeOtherwise) {
       {R"({"architectures": ["Qwen2ForCausalLM"]})", "contradict each other"},
       {R"({"architectures": null, "model_type": "gemma2"})", "model_type \"gemma2\" is none"},
       {R"({"architectures": null, "model_type": null})", "it names no architecture"},
-      {R"({"attention_bias": true})", "attention_bias is true"},
-      {R"({"mlp_bias": true})", "mlp_bias is true"},
+      {R"({"architectures": ["MistralForCausalLM"], "model_type": "mistral", "attention_bias": true})",
+       "attention_bias is true, and the layers of MistralForCausalLM have no such biases"},
+      {R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "mlp_bias": true})",
+       "mlp_bias is true"},
       {R"({"attention_dropout": 0.1})", "attention_dropout is 0.1"},
       {R"({"hidden_act": "gelu"})", "hidden_act is \"gelu\""},
-      {R"({"head_dim": 256})", "head_dim is 256; Holdfast computes hidden_size / num_attention_heads = 128"},
+      {R"({"head_dim": 127})", "the head size 127 is odd"},
       {R"({"rope_scaling": {"type": "linear"}})", "is of type \"linear\" and of type \"llama3\""},
-      {R"({"rope_scaling": {"rope_type": null, "type": "linear"}})", "is of type \"linear\"; Holdfast"},
-      {R"({"rope_scaling": {"rope_type": "yarn", "factor": 2}})", "is of type \"yarn\""},
-      {R"({"rope_scaling": {"rope_type": "dynamic", "factor": 2}})", "is of type \"dynamic\""},
+      {R"({"rope_scaling": {"rope_type": null, "type": "su"}})", "is of type \"su\"; Holdfast"},
+      {R"({"rope_scaling": {"rope_type": "longrope", "factor": 2}})", "is of type \"longrope\""},
+      {R"({"rope_scaling": {"rope_type": "yarn", "truncate": false}})", "truncate is false"},
+      {R"({"rope_scaling": {"rope_type": "yarn", "beta_slow": 40}})", "beta_slow is not below beta_fast"},
+      {R"({"rope_scaling": {"rope_type": "linear", "factor": 0.5}})", "factor is below 1"},
+      {R"({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3"})",
+       "is of type \"llama3\"; of Phi3ForCausalLM Holdfast computes default"},
+      {R"({"no_rope_layers": [1, 0]})", "no_rope_layers is set, and LlamaForCausalLM has none"},
+      {R"({"architectures": ["SmolLM3ForCausalLM"], "model_type": "smollm3", "num_hidden_layers": 4,
+           "no_rope_layers": [1, 0, 1, 1]})",
+       "no_rope_layers has layer 3 otherwise than every 2th"},
+      {R"({"architectures": ["SmolLM3ForCausalLM"], "model_type": "smollm3", "no_rope_layers": [1]})",
+       "no_rope_layers is [1]"},
       {R"({"rope_scaling": {"factor": null}})", "rope_scaling.factor is null"},
       {R"({"rope_scaling": {"low_freq_factor": 9}})", "not below high_freq_factor"},
       {R"({"rope_parameters": {"full_attention": {"rope_type": "default"}}})", "is of type null"},
@@ -130,6 +144,65 @@ TEST(HfConfig, RefusesWhatWeWouldComputeOtherwise) {
     EXPECT_THAT(complaint(json), HasSubstr(row.says)) << row.patch;
     EXPECT_THAT(complaint(json), HasSubstr("x/config.json")) << row.patch;
   }
+}
+
+TEST(HfConfig, AShapeIsExportedAsAClassThatComputesIt) {
+  const auto class_of = [](const ModelShape& shape) {
+    return Json::parse(hf_config_text(shape, "float32")).at("architectures").at(0).get<std::string>();
+  };
+  ModelShape shape;
+  EXPECT_EQ(class_of(shape), "LlamaForCausalLM");
+  shape.qkv_bias = true;
+  EXPECT_EQ(class_of(shape), "Qwen2ForCausalLM");
+  shape.o_bias = shape.mlp_bias = true;
+  EXPECT_EQ(class_of(shape), "LlamaForCausalLM");
+  shape.qk_norm = true;
+  EXPECT_THAT(refusal_of([&] { class_of(shape); }).text, HasSubstr("no class of transformers computes"));
+  shape.mlp_bias = false;
+  EXPECT_EQ(class_of(shape), "Qwen3ForCausalLM");
+}
+
+TEST(HfConfig, ReadsWhatStretchesRotations) {
+  Json json = llama31();
+  json["rope_scaling"] = {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 32768}};
+  const ModelShape yarn = read(json).shape;
+  EXPECT_EQ(yarn.rope_type, RopeType::yarn);
+  EXPECT_EQ(yarn.rope_high_frequency, 32);
+  EXPECT_DOUBLE_EQ(yarn.rope_magnitude, 0.1 * std::log(4.0) + 1);
+  json["rope_scaling"]["mscale"] = 1, json["rope_scaling"]["mscale_all_dim"] = 1;
+  EXPECT_EQ(read(json).shape.rope_magnitude, 1);
+  json["rope_scaling"] = {{"type", "linear"}, {"factor", 1}};
+  ModelShape plain = read(json).shape;
+  json.erase("rope_scaling");
+  EXPECT_EQ(read(json).shape, plain);
+}
+
+TEST(HfConfig, ReadsWhichBlocksHaveNoPositions) {
+  Json json = llama31();
+  json["architectures"] = {"SmolLM3ForCausalLM"}, json["model_type"] = "smollm3";
+  for (const char* key : {"rope_scaling", "rope_theta", "tie_word_embeddings"}) json.erase(key);
+  EXPECT_EQ(read(json).shape.nope_every, 4);
+  EXPECT_EQ(read(json).shape.rope_theta, 2e6);
+  EXPECT_TRUE(read(json).shape.tied_embeddings);
+  json["num_hidden_layers"] = 3;
+  EXPECT_EQ(read(json).shape.nope_every, 0);
+  json["num_hidden_layers"] = 5, json["no_rope_layers"] = {1, 1, 0, 1, 1};
+  EXPECT_EQ(read(json).shape.nope_every, 3);
+  json["no_rope_layers"] = {1, 1, 1, 1, 1};
+  EXPECT_EQ(read(json).shape.nope_every, 0);
+}
+
+TEST(HfConfig, ReadsTheHeadsOfQwen3) {
+  Json json = llama31();
+  json["architectures"] = {"Qwen3ForCausalLM"}, json["model_type"] = "qwen3";
+  json.erase("rope_scaling");
+  EXPECT_EQ(read(json).shape.head_dim, 0) << "128, as width / heads";
+  json["num_attention_heads"] = 64;
+  EXPECT_EQ(read(json).shape.head_dim, 128) << "the class's own default";
+  json["head_dim"] = 80, json["hidden_size"] = 2500;
+  const ModelShape shape = read(json).shape;
+  EXPECT_EQ(shape.head_size(), 80);
+  EXPECT_TRUE(shape.qk_norm && !shape.qkv_bias);
 }
 
 /// Sequences that are no longer than the window are computed as without it; longer ones are not taken.

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "src/config/architecture.hpp"
+
 namespace holdfast::config {
 namespace {
 
@@ -49,9 +53,50 @@ TEST(ModelShape, BiasesArePackedAfterTheirMatrices) {
   EXPECT_EQ(parameters_of(shape), parameters_of(plain) + 2 * (64 + 32 + 32));
 }
 
+TEST(ModelShape, HeadsNeedNotBeAsWideAsTheModel) {
+  ModelShape shape;  // width 64, 4 heads, 2 of keys
+  shape.head_dim = 24;
+  shape.qk_norm = true;
+  const auto tensors = tensors_of(shape);
+  const auto size_of = [&](const std::string& name) {
+    const auto found = std::ranges::find(tensors, "model.layers.1.self_attn." + name, &TensorSpec::name);
+    return std::pair(found->rows, found->cols);
+  };
+  EXPECT_EQ(size_of("q_proj.weight"), std::pair(96L, 64L));
+  EXPECT_EQ(size_of("v_proj.weight"), std::pair(48L, 64L));
+  EXPECT_EQ(size_of("o_proj.weight"), std::pair(64L, 96L));
+  EXPECT_EQ(size_of("q_norm.weight"), std::pair(1L, 24L));
+  EXPECT_EQ(size_of("k_norm.weight"), std::pair(1L, 24L));
+}
+
+TEST(ModelShape, FusedTensorsAreNamedAsOneAndLieWhereThePartsWould) {
+  ModelShape shape;
+  const auto apart = stored_tensors_of(shape);
+  shape.fused = true;
+  const auto fused = stored_tensors_of(shape);
+  ASSERT_EQ(fused.size(), apart.size());
+  for (std::size_t i = 0; i < fused.size(); ++i) {
+    EXPECT_EQ(fused[i].parts, 1);
+    EXPECT_EQ(std::pair(fused[i].rows, fused[i].cols), std::pair(apart[i].rows, apart[i].cols));
+  }
+  EXPECT_EQ(tensors_of(shape)[2].name, "model.layers.0.self_attn.qkv_proj.weight");
+  EXPECT_EQ(tensors_of(shape)[5].name, "model.layers.0.mlp.gate_up_proj.weight");
+}
+
+/// The gradient of attention's output lies where the branch does, which is as wide as the model.
+TEST(ModelShape, TheBranchHasRoomForTheGradientOfAttention) {
+  for (const int head_dim : {8, 16, 24}) {
+    ModelShape shape;
+    shape.head_dim = head_dim;
+    const auto rows = activation_rows(shape, {});
+    const auto branch = std::ranges::find(rows, Activation::branch, &ActivationRow::what);
+    EXPECT_EQ(branch->cols, std::max(64, 4 * head_dim));
+  }
+}
+
 TEST(ModelShape, KindsFollowNames) {
   ModelShape shape;
-  shape.qkv_bias = true;
+  shape.qkv_bias = shape.o_bias = shape.mlp_bias = shape.qk_norm = true;
   for (const auto& t : tensors_of(shape)) {
     const auto kind = t.name.ends_with(".bias")                  ? TensorKind::bias
                       : t.name.find("norm") != std::string::npos ? TensorKind::gain

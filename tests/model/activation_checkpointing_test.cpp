@@ -13,7 +13,7 @@ using Mode = config::ActivationCheckpointing;
 constexpr Mode modes[] = {Mode::none, Mode::selective, Mode::attention, Mode::full};
 
 /// Sizes that give several tasks and odd tails to every kernel.
-config::ModelShape several(bool qwen) {
+config::ModelShape several(bool qwen = false) {
   config::ModelShape s;
   s.width = 96;
   s.layers = 3;
@@ -34,8 +34,12 @@ std::int64_t bytes_of(const config::ModelShape& shape, const model::Options& opt
 class Recomputed : public ::testing::TestWithParam<DType> {};
 
 TEST_P(Recomputed, EveryModeHasTheSameBits) {
-  for (const bool qwen : {false, true}) {
-    const auto shape = several(qwen);
+  config::ModelShape qwen3 = several(), biased = several();
+  qwen3.head_dim = 20;
+  qwen3.qk_norm = true;
+  biased.head_dim = 10;
+  biased.qkv_bias = biased.o_bias = biased.mlp_bias = true;
+  for (const auto& shape : {several(), several(true), qwen3, biased}) {
     const TestBatch b = make_batch(shape, 2, 70, true);
     std::vector<std::vector<Floats>> gradients;
     std::vector<tensor::ExactSum> losses;
@@ -58,7 +62,7 @@ TEST_P(Recomputed, EveryModeHasTheSameBits) {
 TEST_P(Recomputed, MemoryIsWhatThePlanSays) {
   const auto kernels = kernels::make_cpu_kernels(1);
   for (const Mode mode : modes) {
-    const auto shape = several(false);
+    const auto shape = several();
     const auto options = options_of(2, 70, GetParam(), mode);
     Stand stand(shape, options);
     kernels::Attention a;

@@ -154,6 +154,8 @@ TEST_P(Adapters, AgreeWithTheMergedModel) {
 INSTANTIATE_TEST_SUITE_P(Micro, Adapters,
                          ::testing::Values(AdapterCase{"Everywhere", everywhere(micro())},
                                            AdapterCase{"BiasesTied", everywhere(micro_qwen())},
+                                           AdapterCase{"NormalisedHeads", everywhere(micro_qwen3())},
+                                           AdapterCase{"BiasesEverywhere", everywhere(micro_biased())},
                                            AdapterCase{"QueriesAndValues", with_adapters(micro(), {q, v})},
                                            AdapterCase{"ValuesUpAndDown",
                                                        with_adapters(micro(), {v, up, down})}),

@@ -73,6 +73,28 @@ inline config::ModelShape micro_qwen() {
   return s;
 }
 
+/// Heads that are wider than the model, and normalised.
+inline config::ModelShape micro_qwen3() {
+  config::ModelShape s = micro();
+  s.head_dim = 6;
+  s.qk_norm = true;
+  return s;
+}
+/// Heads that are narrower than the model, and biases everywhere.
+inline config::ModelShape micro_biased() {
+  config::ModelShape s = micro();
+  s.head_dim = 2;
+  s.qkv_bias = s.o_bias = s.mlp_bias = true;
+  return s;
+}
+
+/// One of two blocks without rotary positions.
+inline config::ModelShape micro_smollm3() {
+  config::ModelShape s = micro(true);
+  s.nope_every = 2;
+  return s;
+}
+
 /// Values that let every path carry a gradient that can be seen: large weights, gains off one, biases off
 /// zero.
 inline MemoryWeights lively(const config::ModelShape& shape, DType type = DType::fp32, float scale = 15) {

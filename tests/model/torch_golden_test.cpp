@@ -4,11 +4,10 @@
 // that.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "src/base/as_size.hpp"
+#include "src/config/hf_config.hpp"
 #include "tests/model/stand.hpp"
 #include "tests/support/safetensors.hpp"
 
@@ -17,31 +16,6 @@ namespace {
 
 std::filesystem::path folder_of(const std::string& name) {
   return std::filesystem::path(HOLDFAST_SOURCE_DIR) / "tests/model/golden" / name;
-}
-
-/// A shape from a Hugging Face config.json.
-config::ModelShape golden_shape(const nlohmann::json& c) {
-  config::ModelShape s;
-  s.vocabulary = c.at("vocab_size");
-  s.width = c.at("hidden_size");
-  s.layers = c.at("num_hidden_layers");
-  s.heads = c.at("num_attention_heads");
-  s.kv_heads = c.at("num_key_value_heads");
-  s.ffn = c.at("intermediate_size");
-  s.max_sequence = c.at("max_position_embeddings");
-  s.norm_epsilon = c.at("rms_norm_eps");
-  s.tied_embeddings = c.at("tie_word_embeddings");
-  s.qkv_bias = c.at("model_type") == "qwen2";
-  const auto& rope = c.at("rope_parameters");
-  s.rope_theta = rope.at("rope_theta");
-  if (rope.at("rope_type") == "llama3") {
-    s.rope_scaling_factor = rope.at("factor"), s.rope_low_frequency = rope.at("low_freq_factor"),
-    s.rope_high_frequency = rope.at("high_freq_factor"),
-    s.rope_original_sequence = rope.at("original_max_position_embeddings");
-  } else {
-    EXPECT_EQ(rope.at("rope_type"), "default");
-  }
-  return s;
 }
 
 /// Hugging Face says n where we say 1 x n or n x 1.
@@ -53,7 +27,7 @@ std::vector<std::int64_t> torch_shape(const config::TensorSpec& t) {
 class TorchGolden : public ::testing::TestWithParam<const char*> {
  protected:
   TorchGolden()
-      : shape_(golden_shape(nlohmann::json::parse(std::ifstream(folder_of(GetParam()) / "config.json")))),
+      : shape_(config::load_hf_config(folder_of(GetParam()) / "config.json").shape),
         golden_(folder_of(GetParam()) / "golden.safetensors"),
         weights_(shape_, 1) {
     const auto lengths = golden_.shape("tokens");
@@ -195,7 +169,9 @@ TEST_P(TorchGolden, TwentyStepsOfAdamW) {
               std::sqrt(squares / count));
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, TorchGolden, ::testing::Values("llama2", "llama3", "qwen2", "llama_tied"),
+INSTANTIATE_TEST_SUITE_P(Shapes, TorchGolden,
+                         ::testing::Values("llama2", "llama3", "qwen2", "llama_tied", "qwen3", "nemo",
+                                           "llama_biased", "linear", "dynamic", "yarn", "smollm3", "phi3"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

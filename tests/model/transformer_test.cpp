@@ -81,7 +81,10 @@ INSTANTIATE_TEST_SUITE_P(Micro, MicroBatch,
                                            MicroBatchCase{"TiedPlain", micro(true), false},
                                            MicroBatchCase{"TiedDocumentsAndMasks", micro(true), true},
                                            MicroBatchCase{"StretchedRotations", micro_llama3(), false},
-                                           MicroBatchCase{"BiasesTied", micro_qwen(), true}),
+                                           MicroBatchCase{"BiasesTied", micro_qwen(), true},
+                                           MicroBatchCase{"NormalisedHeads", micro_qwen3(), true},
+                                           MicroBatchCase{"BiasesEverywhere", micro_biased(), true},
+                                           MicroBatchCase{"ABlockWithoutPositions", micro_smollm3(), true}),
                          [](const auto& test) { return test.param.name; });
 
 TEST(Reference, LeavesRotationsKeptBlendedAndStretched) {
@@ -293,6 +296,8 @@ TEST(Transformer, BitsDoNotDependOnThreads) {
   shape.kv_heads = 3;
   shape.ffn = 331;
   shape.vocabulary = 700;
+  shape.head_dim = 24;
+  shape.qk_norm = true;
   std::vector<std::vector<Floats>> results;
   std::vector<tensor::ExactSum> losses;
   for (const int threads : {1, 2, 3}) {

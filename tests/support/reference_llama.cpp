@@ -93,6 +93,14 @@ MicroBatch run_micro_batch(const Model& model, const Tokens& inputs, const Token
           rope(t, t.columns(x, h * shape.head_size(), shape.head_size()), places, shape.rope_theta, stretch));
     return t.join_columns(parts);
   };
+  auto head_normed = [&](Var v, Var gain, int heads) {
+    std::vector<Var> parts;
+    for (int h = 0; h < heads; ++h)
+      parts.push_back(
+          rms_norm(t, t.columns(v, h * shape.head_size(), shape.head_size()), gain, shape.norm_epsilon));
+    return t.join_columns(parts);
+  };
+  auto biased = [&](Var y) { return t.add(y, t.matmul_transposed(ones, weight())); };
   const Var table = weight();
   Var x = t.gather(table, inputs);
   for (int layer = 0; layer < shape.layers; ++layer) {
@@ -101,14 +109,26 @@ MicroBatch run_micro_batch(const Model& model, const Tokens& inputs, const Token
     Var qkv[3];
     for (Var& y : qkv) y = t.matmul_transposed(a, weight());
     if (shape.qkv_bias)
-      for (Var& y : qkv) y = t.add(y, t.matmul_transposed(ones, weight()));
-    const Var q = rotated(qkv[0], shape.heads), k = rotated(qkv[1], shape.kv_heads);
-    const Var y = attention(t, q, k, qkv[2], shape.heads, shape.kv_heads, places);
-    x = t.add(x, t.matmul_transposed(y, weight()));
-    const Var mlp_gain = weight(), gate = weight(), up = weight(), down = weight();
-    const Var b = rms_norm(t, x, mlp_gain, shape.norm_epsilon);
-    x = t.add(x,
-              t.matmul_transposed(swiglu(t, t.matmul_transposed(b, gate), t.matmul_transposed(b, up)), down));
+      for (Var& y : qkv) y = biased(y);
+    if (shape.qk_norm) {
+      const Var q_gain = weight(), k_gain = weight();
+      qkv[0] = head_normed(qkv[0], q_gain, shape.heads);
+      qkv[1] = head_normed(qkv[1], k_gain, shape.kv_heads);
+    }
+    const bool turns = shape.nope_every == 0 || layer % shape.nope_every != shape.nope_every - 1;
+    const Var q = turns ? rotated(qkv[0], shape.heads) : qkv[0],
+              k = turns ? rotated(qkv[1], shape.kv_heads) : qkv[1];
+    Var y = t.matmul_transposed(attention(t, q, k, qkv[2], shape.heads, shape.kv_heads, places), weight());
+    if (shape.o_bias) y = biased(y);
+    x = t.add(x, y);
+    const Var b = rms_norm(t, x, weight(), shape.norm_epsilon);
+    Var gate_up[2];
+    for (Var& z : gate_up) z = t.matmul_transposed(b, weight());
+    if (shape.mlp_bias)
+      for (Var& z : gate_up) z = biased(z);
+    Var z = t.matmul_transposed(swiglu(t, gate_up[0], gate_up[1]), weight());
+    if (shape.mlp_bias) z = biased(z);
+    x = t.add(x, z);
   }
   const Var normed = rms_norm(t, x, weight(), shape.norm_epsilon);
   const Var loss =

@@ -1,6 +1,6 @@
 #pragma once
-// The Llama family (Llama 2 and 3, Qwen 2) and its training step in fp64, written from the papers on the
-// autodiff tape, for tests to compare with.
+// The Llama family (Llama 2 and 3, Qwen 2 and 3) and its training step in fp64, written from the papers on
+// the autodiff tape, for tests to compare with.
 #include <cstdint>
 #include <vector>
 

@@ -131,6 +131,13 @@ void CudaKernels::norm_backward(Stream& stream, const kernels::NormGradient& cal
   });
 }
 
+void CudaKernels::head_norm(Stream&, const kernels::HeadNorm&) {
+  expects(false, "a GPU is not asked to normalise queries and keys");
+}
+void CudaKernels::head_norm_backward(Stream&, const kernels::HeadNorm&, const kernels::HeadNormGradient&) {
+  expects(false, "a GPU is not asked to normalise queries and keys");
+}
+
 void CudaKernels::swiglu(Stream& stream, Mat out, ConstMat gate_up, const kernels::Quantize* quantize) {
   enqueue(stream, [&](StreamHandle s) { cuda::swiglu(runtime_, s, out, gate_up, quantize); });
 }
