@@ -18,9 +18,11 @@ endif()
 # What a wrong access to memory leads to is made harder to use, in all that is built here: checked copies, guarded stacks, tables
 # of the loader that are read-only before main() begins. Sanitizers look for the access itself, and their own checks of the C
 # library's calls do not go with fortified ones. Those need an optimiser.
-set(HOLDFAST_HARDENED OFF)
-if(NOT HOLDFAST_SANITIZE AND NOT CMAKE_BUILD_TYPE MATCHES "^(Debug)?$")
-  set(HOLDFAST_HARDENED ON)
+option(HOLDFAST_HARDENED "Harden programs against wrong accesses to memory" ON)
+if(HOLDFAST_SANITIZE OR CMAKE_BUILD_TYPE MATCHES "^(Debug)?$")
+  set(HOLDFAST_HARDENED OFF)
+endif()
+if(HOLDFAST_HARDENED)
   include(CheckCXXCompilerFlag)
   include(CheckCXXSourceCompiles)
   include(CheckLinkerFlag)
