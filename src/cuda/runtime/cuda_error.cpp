@@ -8,14 +8,16 @@
 namespace holdfast::cuda {
 namespace {
 
+constexpr int contained = 226;  ///< cudaErrorContained, which CUDA 12.4 does not name
+
 /// What to do about it; "" when nobody knows.
 const char* hint_for(cudaError_t error) {
-  switch (error) {
+  switch (static_cast<int>(error)) {
     case cudaErrorMemoryAllocation:
       return "Use a smaller micro-batch or sequence, checkpoint more activations, or shard over more ranks?";
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
-    case cudaErrorContained:
+    case contained:
     case cudaErrorHardwareStackError:
       return "The hardware is at fault: drain the node and have the GPU reset or replaced?";
     case cudaErrorIllegalAddress:
@@ -51,10 +53,10 @@ std::string text_of(cudaError_t error) {
 }  // namespace
 
 bool is_lost(cudaError_t error) {
-  switch (error) {
+  switch (static_cast<int>(error)) {
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
-    case cudaErrorContained:
+    case contained:
     case cudaErrorHardwareStackError:
     case cudaErrorIllegalAddress:
     case cudaErrorIllegalInstruction:

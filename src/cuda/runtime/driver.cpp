@@ -16,11 +16,15 @@ namespace {
 constexpr unsigned cuda_11_4 = 11040, cuda_11_7 = 11070;
 
 template <class Function>
-void find(Function*& function, const char* symbol, unsigned version) {
+void find(Function*& function, const char* symbol, [[maybe_unused]] unsigned version) {
   void* address = nullptr;
   cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
   check(cudaGetDriverEntryPointByVersion(symbol, &address, version, cudaEnableDefault, &result),
         "cudaGetDriverEntryPointByVersion");
+#else  // gives the version that this header has, the same functions
+  check(cudaGetDriverEntryPoint(symbol, &address, cudaEnableDefault, &result), "cudaGetDriverEntryPoint");
+#endif
   if (result != cudaDriverEntryPointSuccess || !address)
     throw Error(Exit::runtime, fmt::format("the driver has no {}", symbol), {},
                 "Install a newer NVIDIA driver?");

@@ -66,6 +66,11 @@ WIDE = {
 NARROW = ("*, false>", "norm_backward_kernel<*, false, true>", "rope_kernel<*, 1>", "add_losses_kernel", "add_parts_kernel",
           "convert_start_kernel<*>", "digest_kernel<*>", "dropout_kernel<*, Bf16, *, false, true>", "order_kernel", "scales_kernel")
 
+# Where another release makes less of a kernel, with words of the problems: CUDA 12.4 keeps the elements of SwiGLU's output in local
+# memory, 64 bytes of a thread, and stores them singly. The kernel was measured with CUDA 13.0, and stays as it is.
+WORSE = {"12.4": {"swiglu_kernel<Bf16, void, true>": ("64 bytes in local memory", "0 stores of 16 bytes"),
+                  "swiglu_kernel<Bf16, void, false>": ("64 bytes in local memory",)}}
+
 INSTRUCTION = r"^\s*(?:@!?%p\d+\s+)?"
 TRAP = re.compile(INSTRUCTION + r"(?:trap|brkpt)\b", re.M)
 CALL = re.compile(INSTRUCTION + r"call(?:\.uni)?\s+(?:\([^)]*\)\s*,\s*)?([\w%]+)", re.M)
@@ -115,6 +120,21 @@ class Kernel:
 
 def matching(name, patterns):
     return [pattern for pattern in patterns if fnmatch.fnmatchcase(name, pattern)]
+
+
+def release_of(nvcc):
+    """13.0, for example."""
+    said = subprocess.run([nvcc, "--version"], check=True, capture_output=True, text=True).stdout
+    return re.search(r"release (\d+\.\d+)", said)[1]
+
+
+def unexpected(kernel, worse):
+    """The problems of a kernel but those that this release is known for, and what it is known for and does not have."""
+    words = worse.get(kernel.name, ())
+    problems = list(kernel.problems(WIDE))
+    yield from (problem for problem in problems if not any(word in problem for word in words))
+    yield from (f"has no problem with {word!r} any more: take that out of WORSE?" for word in words
+                if not any(word in problem for problem in problems))
 
 
 def short(names):
@@ -208,7 +228,7 @@ def main():
     there = {os.path.join(ROOT, KERNELS, name) for name in os.listdir(os.path.join(ROOT, KERNELS)) if name.endswith(".cu")}
     found = [f"{os.path.relpath(source, ROOT)} is not checked, since the build does not compile it: add it to kernel_sources?"
              for source in sorted(there - set(sources))]
-    measured = []
+    measured, worse = [], WORSE.get(release_of(nvcc), {})
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(2) as pool:
         flags = next(iter(sources.values()), [])
         planted = pool.submit(lambda: list(missed(nvcc, flags, folder)))
@@ -218,7 +238,7 @@ def main():
         for source, job in work:
             kernels, foreign = job.result()
             source = os.path.relpath(source, ROOT)
-            found += [f"{source}: {kernel.name} {problem}" for kernel in kernels for problem in kernel.problems(WIDE)]
+            found += [f"{source}: {kernel.name} {problem}" for kernel in kernels for problem in unexpected(kernel, worse)]
             found += [f"{source} calls {name}, which it does not have: do without it?" for name in foreign]
             measured += kernels
     found += [f"no kernel has the name {pattern}, which WIDE or NARROW has: correct it?" for pattern in (*WIDE, *NARROW)
