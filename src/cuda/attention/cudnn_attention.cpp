@@ -111,15 +111,23 @@ std::vector<CudnnBinding> backward_bindings(const PartLayout& layout, const Part
   return bindings;
 }
 
+void check_library(std::size_t version, std::size_t cuda) {
+  if (version < oldest_cudnn)
+    throw Error(Exit::usage, fmt::format("cuDNN {} is too old", version_text(version)),
+                fmt::format("attention needs {}", version_text(oldest_cudnn)), "install a newer one?");
+  if (cuda / 1000 != CUDART_VERSION / 1000)
+    throw Error(Exit::usage, fmt::format("cuDNN {} is for CUDA {}", version_text(version), cuda / 1000),
+                fmt::format("this backend is for CUDA {}", CUDART_VERSION / 1000),
+                "is another libcudnn.so.9 found first?");
+}
+
 CudnnAttention::CudnnAttention(Runtime& runtime, bool deterministic) : deterministic_(deterministic) {
   if (runtime.facts().major < 8)
     throw Error(Exit::usage, fmt::format("attention does not run on {}", runtime.facts().name),
                 fmt::format("bf16 needs compute capability 8.0, it has {}.{}", runtime.facts().major,
                             runtime.facts().minor),
                 "use device = \"cpu\" or another GPU?");
-  if (cudnnGetVersion() < oldest_cudnn)
-    throw Error(Exit::usage, fmt::format("cuDNN {} is too old", version_text(cudnnGetVersion())),
-                fmt::format("attention needs {}", version_text(oldest_cudnn)), "install a newer one?");
+  check_library(cudnnGetVersion(), cudnnGetCudartVersion());
   check_cudnn(cudnnCreate(&handle_), "cudnnCreate");
   try {
     device_ = cudnn_device(handle_);

@@ -34,6 +34,11 @@ class AttentionPlans {
   std::vector<CudnnPlan> plans_;
 };
 
+/// `version` and `cuda`: what cudnnGetVersion() and cudnnGetCudartVersion() say. The library has the same
+/// name for every CUDA. Throws Error (usage) when it is too old, or for another major release than this
+/// backend.
+void check_library(std::size_t version, std::size_t cuda);
+
 class CudnnAttention : public AttentionEngine {
  public:
   CudnnAttention(Runtime& runtime, bool deterministic);

@@ -63,6 +63,27 @@ struct Graphs : CudnnPlans {
   }
 };
 
+TEST(CudnnLibrary, IsRefusedWhenItIsTooOldOrForAnotherCuda) {
+  const auto refusal = [](std::size_t version, std::size_t cuda) -> std::string {
+    try {
+      check_library(version, cuda);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit(), Exit::usage);
+      return error.what();
+    }
+    return "";
+  };
+  constexpr std::size_t release = CUDART_VERSION / 1000, enough = 91900;
+  EXPECT_EQ(refusal(enough, 1000 * release), "");
+  EXPECT_EQ(refusal(enough, 1000 * release + 990), "");
+  EXPECT_EQ(refusal(91501, 1000 * release),
+            "cuDNN 9.15.1 is too old (attention needs 9.16.0). install a newer one?");
+  EXPECT_EQ(refusal(enough, 1000 * (release - 1) + 90),
+            "cuDNN 9.19.0 is for CUDA " + std::to_string(release - 1) + " (this backend is for CUDA " +
+                std::to_string(release) + "). is another libcudnn.so.9 found first?");
+  EXPECT_EQ(refusal(cudnnGetVersion(), cudnnGetCudartVersion()), "");
+}
+
 TEST_F(Graphs, AttendToDocumentsInParts) { check({2, 37, 6, 2, 16}, 11, true, 1); }
 TEST_F(Graphs, AttendToWholeRowsAtOnce) { check({2, 21, 3, 3, 8}, 0, true, score_budget); }
 TEST_F(Graphs, AddGradientsOfQueriesWhenNoOrderIsAskedFor) { check({3, 19, 4, 2, 8}, 5, false, 1); }
