@@ -1,5 +1,5 @@
 # The CUDA backend is optional: its toolkit and cuDNN are looked for, and HOLDFAST_HAVE_CUDA says whether both are there. A
-# build without NCCL serves the GPUs of one node. Nothing but the module libholdfast-cuda.so is linked with any of them.
+# build without NCCL serves the GPUs of one node. Nothing but the module libholdfast-cuda-RELEASE.so is linked with any of them.
 set(HOLDFAST_CUDA AUTO CACHE STRING "The CUDA backend: AUTO (where its libraries are, but not under sanitizers), ON, OFF")
 set_property(CACHE HOLDFAST_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(HOLDFAST_HAVE_CUDA OFF)

@@ -2,8 +2,10 @@
 # Pack what a build made into one archive that runs on any x86-64 Linux: programs, their libraries, Open MPI, the C library and
 # the configs. CUDA's own libraries are left to the machine that has the GPU, unless they are asked for.
 #
-#   scripts/bundle.sh BUILD OUT.tar.gz|OUT.tar.xz [--with-cuda-libs] [--with-tests]
+#   scripts/bundle.sh BUILD OUT.tar.gz|OUT.tar.xz [--with-cuda-of OTHER]... [--with-cuda-libs] [--with-tests]
 #
+# --with-cuda-of adds the CUDA backend of another build of the same source with another major release of CUDA: holdfast-train
+# takes the newest that the driver serves and whose libraries are there.
 # --with-tests adds what scripts/gpu_lease.sh runs on a GPU, from a build of the preset gpu (or any other that has CUDA and
 # tests); scripts/gpu_prepare.sh makes both.
 #
@@ -17,21 +19,31 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/common.sh
 source "$here/common.sh"
 
-[[ $# -ge 2 && -f $1/CMakeCache.txt ]] || die "usage: scripts/bundle.sh BUILD OUT.tar.gz|OUT.tar.xz [--with-cuda-libs] [--with-tests]"
+[[ $# -ge 2 && -f $1/CMakeCache.txt ]] || die "usage: scripts/bundle.sh BUILD OUT.tar.gz|OUT.tar.xz [--with-cuda-of OTHER]... [--with-cuda-libs] [--with-tests]"
 given=$1 build=$(cd "$1" && pwd) out=$(realpath -m "$2")
 shift 2
-cuda_libs=no tests=no
-for option; do
-  case $option in
+cuda_libs=no tests=no others=()
+while (($# > 0)); do
+  case $1 in
+    --with-cuda-of) others+=("${2:?the folder of another build}") && shift ;;
     --with-cuda-libs) cuda_libs=yes ;;
     --with-tests) tests=yes ;;
-    *) die "there is no option '$option' (--with-cuda-libs, --with-tests)" ;;
+    *) die "there is no option '$1' (--with-cuda-of OTHER, --with-cuda-libs, --with-tests)" ;;
   esac
+  shift
+done
+[[ $cuda_libs == no || ${#others[@]} == 0 ]] ||
+  die "libraries of several releases of CUDA cannot be in one bundle (libcudnn.so.9 and libnccl.so.2 have the same name in all). Make a bundle for each?"
+for other in "${others[@]}"; do
+  compgen -G "$other/src/train/libholdfast-cuda-*.so" >/dev/null ||
+    die "$other has no CUDA backend. Build it: cmake --build $other --target holdfast-cuda?"
+  cmp -s "$build/src/device/build_stamp.cpp" "$other/src/device/build_stamp.cpp" ||
+    die "$other is a build of another source than $given: programs refuse its CUDA backend. Build both again?"
 done
 gpu_programs=(gpu_kernels gpu_products gpu_attention gpu_bench)
 if [[ $tests == yes ]]; then
-  for program in "${gpu_programs[@]/#/tests/gpu/}" tests/train/make_tokens src/train/libholdfast-cuda.so; do
-    [[ -e $build/$program ]] || die "$given has no $program, which --with-tests needs (built without tests or without CUDA?)
+  for program in "${gpu_programs[@]/#/tests/gpu/}" tests/train/make_tokens 'src/train/libholdfast-cuda-*.so'; do
+    compgen -G "$build/$program" >/dev/null || die "$given has no $program, which --with-tests needs (built without tests or without CUDA?)
 Run: cmake --preset gpu && cmake --build --preset gpu && scripts/bundle.sh build/gpu $(basename "$out") --with-tests"
   done
   [[ ! -e $build/tests/gpu/gpu_nccl ]] || gpu_programs+=(gpu_nccl)
@@ -45,6 +57,12 @@ trap 'rm -rf "$work"' EXIT
 root=$work/holdfast
 mkdir -p "$root"
 cmake --install "$build" --prefix "$root" --strip >/dev/null
+for other in "${others[@]}"; do
+  mkdir -p "$root/lib/holdfast"
+  modules=$(ls "$root/lib/holdfast")
+  cmake --install "$other/src/cuda" --prefix "$root" --strip >/dev/null
+  [[ $(ls "$root/lib/holdfast") != "$modules" ]] || die "$other has a CUDA backend for the same release of CUDA. Leave it out?"
+done
 mkdir "$root/libexec"
 for program in "$root"/bin/*; do
   mv "$program" "$root/libexec/"

@@ -3,7 +3,12 @@
 #include <sys/auxv.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
 #include "src/base/env.hpp"
+#include "src/base/files.hpp"
 
 namespace holdfast {
 namespace fs = std::filesystem;
@@ -43,6 +48,27 @@ fs::path python_folder() {
   for (const fs::path& place : places)
     if (fs::exists(place / "holdfast/__init__.py", none)) return place.lexically_normal();
   return {};
+}
+
+std::vector<fs::path> cuda_folders(const fs::path& program) {
+  const fs::path folder = program.parent_path();
+  return {folder, (folder / "../lib/holdfast").lexically_normal()};
+}
+
+std::vector<CudaModule> cuda_modules(const fs::path& program) {
+  constexpr std::string_view before = "libholdfast-cuda-", after = ".so";
+  std::vector<CudaModule> modules;
+  for (const fs::path& folder : cuda_folders(program)) {
+    for (const std::string& name : files::list_or_fail(folder)) {
+      if (!name.starts_with(before) || !name.ends_with(after)) continue;
+      CudaModule module{.file = folder / name};
+      const char* const end = name.data() + name.size() - after.size();
+      const auto [stop, error] = std::from_chars(name.data() + before.size(), end, module.release);
+      if (stop == end && error == std::errc()) modules.push_back(module);
+    }
+  }
+  std::ranges::stable_sort(modules, std::ranges::greater{}, &CudaModule::release);
+  return modules;
 }
 
 void use_mpi_of_bundle() {

@@ -22,6 +22,18 @@ std::vector<std::filesystem::path> own_folders_above(const std::filesystem::path
 /// build. Empty: nowhere.
 std::filesystem::path python_folder();
 
+/// A backend that holdfast-train loads where there is a GPU.
+struct CudaModule {
+  int release = 0;  ///< the major release of CUDA that it was built with; 0: not known
+  std::filesystem::path file;
+};
+
+/// The backends of a program, the newest release first: libholdfast-cuda-RELEASE.so in cuda_folders(). Throws
+/// Error (transient) where a folder cannot be listed.
+std::vector<CudaModule> cuda_modules(const std::filesystem::path& program);
+/// The program's own folder, and ../lib/holdfast from there.
+std::vector<std::filesystem::path> cuda_folders(const std::filesystem::path& program);
+
 /// In a bundle: MPI and PMIx in this program find their parts in it, and there alone, whatever the machine,
 /// its configuration files or the user's environment know of others. Before MPI is initialised, and before
 /// there are threads. Programs of another MPI must not inherit this.

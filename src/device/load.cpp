@@ -5,7 +5,6 @@
 
 #include <array>
 
-#include "src/base/bundle.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -17,17 +16,36 @@ namespace holdfast::device {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* module_name = "libholdfast-cuda.so";
+
+/// The newest CUDA that the driver serves, see modules_for().
+int cuda_of_driver() {
+  // Read when the driver starts. As many hardware queues as there are: in a queue of its own, a stream that
+  // waits for a peer holds up no other.
+  if (!env::get("CUDA_DEVICE_MAX_CONNECTIONS")) env::set("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!driver) return 0;
+  const auto get_version = reinterpret_cast<int (*)(int*)>(::dlsym(driver, "cuDriverGetVersion"));
+  int version = 0;
+  return get_version && get_version(&version) == 0 ? version : 0;
+}
 
 std::unique_ptr<Device> open_cuda(const DeviceOptions& options) {
-  const auto places = module_places(program_path());
+  std::vector<CudaModule> modules;
   std::string looked;
-  for (const auto& place : places) {
-    if (files::exists_or_fail(place)) return open_module(place, options);
-    looked += (looked.empty() ? "" : ", ") + place.string();
+  if (const auto named = env::get("HOLDFAST_CUDA_MODULE")) {
+    looked = *named;
+    if (files::exists_or_fail(*named)) modules = {{.file = *named}};
+  } else {
+    const fs::path program = program_path();
+    modules = cuda_modules(program);
+    looked = "libholdfast-cuda-RELEASE.so";
+    for (const auto& folder : cuda_folders(program))
+      looked += (folder == program.parent_path() ? " in " : " and ") + folder.string();
   }
-  throw Unavailable(Exit::runtime, "there is no CUDA backend", "looked for " + looked,
-                    "Build Holdfast where CUDA, cuDNN and NCCL are installed, or choose the device cpu?");
+  if (modules.empty())
+    throw Unavailable(Exit::runtime, "there is no CUDA backend", "looked for " + looked,
+                      "Build Holdfast where CUDA, cuDNN and NCCL are installed, or choose the device cpu?");
+  return open_module(modules_for(cuda_of_driver(), std::move(modules)), options);
 }
 
 /// A driver is loaded here: whoever computes on the CPU of such a machine should not overlook it.
@@ -61,28 +79,47 @@ Function* find(void* library, const char* symbol, const fs::path& module) {
 
 }  // namespace
 
-std::vector<fs::path> module_places(const fs::path& program) {
-  if (const auto named = env::get("HOLDFAST_CUDA_MODULE")) return {*named};
-  const fs::path folder = program.parent_path();
-  return {folder / module_name, (folder / "../lib/holdfast" / module_name).lexically_normal()};
+std::vector<CudaModule> modules_for(int driver, std::vector<CudaModule> modules) {
+  if (driver == 0) return modules;
+  std::string needs;
+  int oldest = 0;
+  std::erase_if(modules, [&](const CudaModule& module) {
+    needs += fmt::format("; {} needs CUDA {}", module.file.string(), module.release);
+    oldest = module.release;
+    return module.release > driver / 1000;
+  });
+  if (modules.empty())
+    throw Unavailable(
+        Exit::runtime, "the NVIDIA driver is too old",
+        fmt::format("it serves CUDA {}.{}{}", driver / 1000, driver % 1000 / 10, needs),
+        fmt::format("Install a driver for CUDA {}, or add a backend that was built with an older CUDA?",
+                    oldest));
+  return modules;
 }
 
-std::unique_ptr<Device> open_module(const fs::path& module, const DeviceOptions& options) {
-  // Never unloaded: its code is behind objects, exceptions and threads that may outlive the device.
-  void* library = ::dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (!library) {
-    const char* why = ::dlerror();
-    throw Unavailable(
-        Exit::runtime, "the CUDA backend cannot be loaded", why ? why : module.string(),
-        "Install the CUDA libraries that it was built with, or name their folders in LD_LIBRARY_PATH?");
+std::unique_ptr<Device> open_module(const std::vector<CudaModule>& modules, const DeviceOptions& options) {
+  std::string whys;
+  for (const auto& [release, file] : modules) {
+    // Never unloaded: its code is behind objects, exceptions and threads that may outlive the device.
+    void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library) {
+      const char* const why = ::dlerror();
+      whys += (whys.empty() ? "" : "; ") + (why ? std::string(why) : file.string());
+      continue;
+    }
+    if (!whys.empty() && options.local_rank == 0)
+      log::info("device: {} is taken, since a newer one cannot be loaded: {}", file.string(), whys);
+    const std::string stamp = find<StampFunction>(library, stamp_symbol, file)();
+    if (stamp != build_stamp())
+      throw Unavailable(Exit::runtime, fmt::format("{} belongs to another build of Holdfast", file.string()),
+                        fmt::format("it is of '{}', this program of '{}'", stamp, build_stamp()),
+                        "Install both from the same build?");
+    return std::unique_ptr<Device>(
+        find<OpenFunction>(library, open_symbol, file)(options, log::speaker().c_str()));
   }
-  const std::string stamp = find<StampFunction>(library, stamp_symbol, module)();
-  if (stamp != build_stamp())
-    throw Unavailable(Exit::runtime, fmt::format("{} belongs to another build of Holdfast", module.string()),
-                      fmt::format("it is of '{}', this program of '{}'", stamp, build_stamp()),
-                      "Install both from the same build?");
-  return std::unique_ptr<Device>(
-      find<OpenFunction>(library, open_symbol, module)(options, log::speaker().c_str()));
+  throw Unavailable(
+      Exit::runtime, "the CUDA backend cannot be loaded", whys,
+      "Install the CUDA libraries that it was built with, or name their folders in LD_LIBRARY_PATH?");
 }
 
 std::unique_ptr<Device> open_device(std::string_view wanted, const DeviceOptions& options) {

@@ -43,7 +43,7 @@ struct Batch {
 
 class Transformer {
  public:
-  /// Plans its activations in `arena`, activation_bytes() of them, which the caller commits before the first
+  /// Plans its activations in `arena` (config::activation_rows()), which the caller commits before the first
   /// micro-batch; nothing is allocated later. All references must outlive the transformer.
   Transformer(const config::ModelShape& shape, const Options& options, kernels::Kernels& kernels,
               tensor::Stream& stream, tensor::Arena& arena);

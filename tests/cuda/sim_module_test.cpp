@@ -12,7 +12,7 @@ namespace holdfast::device {
 namespace {
 
 TEST(SimModule, IsADevice) {
-  const auto device = open_module(HOLDFAST_SIM_MODULE, {});
+  const auto device = open_module({{.file = HOLDFAST_SIM_MODULE}}, {});
   EXPECT_THAT(device->describe(), testing::HasSubstr("Simulated GPU"));
   EXPECT_FALSE(device->is_host());
 

@@ -15,7 +15,6 @@ namespace holdfast::device {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -44,14 +43,42 @@ struct Opened {
   bool unavailable = false;
 };
 
-TEST(Load, ModuleIsLookedForBesideTheProgramAndInItsLibraries) {
-  ::unsetenv("HOLDFAST_CUDA_MODULE");
-  EXPECT_THAT(
-      module_places("/opt/holdfast/bin/holdfast-train"),
-      ElementsAre("/opt/holdfast/bin/libholdfast-cuda.so", "/opt/holdfast/lib/holdfast/libholdfast-cuda.so"));
-  env::set("HOLDFAST_CUDA_MODULE", "/somewhere/else.so");
-  EXPECT_THAT(module_places("/opt/holdfast/bin/holdfast-train"), ElementsAre("/somewhere/else.so"));
-  ::unsetenv("HOLDFAST_CUDA_MODULE");
+/// The releases that a driver can run, and its refusal.
+std::string releases_for(int driver, const std::vector<CudaModule>& modules) {
+  std::string text;
+  try {
+    for (const auto& module : modules_for(driver, modules)) text += std::to_string(module.release) + " ";
+  } catch (const Unavailable& error) {
+    EXPECT_EQ(error.exit(), Exit::runtime);
+    return error.what();
+  }
+  return text;
+}
+
+TEST(Load, ADriverRunsItsOwnReleaseOfCudaAndOlderOnes) {
+  const std::vector<CudaModule> both{{13, "/m-13.so"}, {12, "/m-12.so"}};
+  EXPECT_EQ(releases_for(13000, both), "13 12 ");
+  EXPECT_EQ(releases_for(14010, both), "13 12 ");
+  EXPECT_EQ(releases_for(12040, both), "12 ");
+  EXPECT_EQ(releases_for(12000, both), "12 ");  // within one major release any driver serves
+  EXPECT_EQ(releases_for(0, both), "13 12 ");   // the module will say that there is no driver
+  EXPECT_EQ(releases_for(11080, {{.file = "/named.so"}}), "0 ");
+  EXPECT_EQ(releases_for(11080, both),
+            "the NVIDIA driver is too old (it serves CUDA 11.8; /m-13.so needs CUDA 13; /m-12.so needs CUDA "
+            "12). Install a driver for CUDA 12, or add a backend that was built with an older CUDA?");
+  EXPECT_EQ(
+      releases_for(12090, {{13, "/m-13.so"}}),
+      "the NVIDIA driver is too old (it serves CUDA 12.9; /m-13.so needs CUDA 13). Install a driver for "
+      "CUDA 13, or add a backend that was built with an older CUDA?");
+}
+
+TEST(Load, AModuleWhoseLibrariesAreMissingIsPassedOver) {
+  ::testing::internal::CaptureStderr();
+  const auto device = open_module({{13, NEEDS_ABSENT_LIBRARY_MODULE}, {12, FAKE_MODULE}}, {.threads = 3});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(device->describe(), "CPU, 77 threads");
+  EXPECT_THAT(log, AllOf(HasSubstr("fake_module.so is taken, since a newer one cannot be loaded"),
+                         HasSubstr("libholdfast_absent_library.so")));
 }
 
 TEST(Load, CpuAsksForNoModule) {

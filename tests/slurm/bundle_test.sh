@@ -52,7 +52,20 @@ mv "$bundle/lib/glibc" "$bundle/lib/glibc.gone"
 check "half of a bundle says what is missing" holds "$("$bundle/bin/holdfast" --version 2>&1)" "holdfast: a part is missing ($bundle"
 mv "$bundle/lib/glibc.gone" "$bundle/lib/glibc"
 if [[ -e $build/tests/gpu/gpu_kernels && ! -e /dev/nvidiactl ]]; then
-  check "one with the tests of GPUs can be made, too" "$source/scripts/bundle.sh" "$build" "$dir/gpu.tar.gz" --with-tests
+  other=$dir/other # stands for a build with CUDA 1
+  mkdir -p "$other"/src/{cuda,device,train}
+  cp "$build/src/device/build_stamp.cpp" "$other/src/device/"
+  echo "no module" >"$other/src/train/libholdfast-cuda-1.so"
+  echo "file(INSTALL $other/src/train/libholdfast-cuda-1.so DESTINATION \${CMAKE_INSTALL_PREFIX}/lib/holdfast)" \
+    >"$other/src/cuda/cmake_install.cmake"
+  refusal() { "$source/scripts/bundle.sh" "$build" "$dir/gpu.tar.gz" --with-tests "$@" 2>&1; }
+  check "a build without a CUDA backend has none to give" holds "$(refusal --with-cuda-of "$dir")" "has no CUDA backend"
+  check "libraries of two releases are refused" holds "$(refusal --with-cuda-of "$other" --with-cuda-libs)" "a bundle for each?"
+  check "one with the tests of GPUs and two CUDA backends can be made, too" \
+    "$source/scripts/bundle.sh" "$build" "$dir/gpu.tar.gz" --with-tests --with-cuda-of "$other"
+  check "which lie side by side" equal "$(tar -tzf "$dir/gpu.tar.gz" | grep -c '/lib/holdfast/libholdfast-cuda-[0-9]*.so$')" 2
+  echo "// changed" >>"$other/src/device/build_stamp.cpp"
+  check "a backend of another source is refused" holds "$(refusal --with-cuda-of "$other")" "is a build of another source"
   finds_no_gpu() {
     OUT=$dir/gpu timeout -k 5 120 "$source/scripts/gpu_lease.sh" "$dir/gpu.tar.gz" first 60
     (($? == 77))

@@ -79,8 +79,7 @@ std::vector<fs::path> parts_of(const fs::path& root, const fs::path& program) {
   const fs::path trainer = find_program("holdfast-train");
   add(trainer);
   add(find_program(pmix_program));
-  for (const char* module : {"libholdfast-cuda.so", "../lib/holdfast/libholdfast-cuda.so"})
-    if (const fs::path place = trainer.parent_path() / module; files::is_there(place)) add(place);
+  for (const CudaModule& module : cuda_modules(trainer)) add(module.file);
   for (std::size_t k = 0; k < parts.size(); ++k)
     for (const auto& library : libraries_of(root / parts[k])) add(library);
   return parts;

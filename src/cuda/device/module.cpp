@@ -25,7 +25,6 @@ constexpr const char* sysfs = "/sys";
 /// Touches no GPU: a context exists only once one was chosen.
 VisibleGpus look(const nvml::Library& library) {
   VisibleGpus visible;
-  visible.cuda_of_build = CUDART_VERSION;
   check(cudaDriverGetVersion(&visible.cuda_of_driver), "cudaDriverGetVersion");
   visible.driver = library.driver();
   visible.on_node = library.count().value_or(-1);
@@ -86,13 +85,6 @@ std::string choose_nics() {
   return fmt::format("{}=={}", variable, names);
 }
 
-/// What the driver reads when it starts, so before the first call of CUDA. Nobody's own choice is changed.
-void prepare_environment() {
-  // As many hardware queues as there are: in a queue of its own, a stream that waits for a peer holds up no
-  // other.
-  if (!env::get("CUDA_DEVICE_MAX_CONNECTIONS")) env::set("CUDA_DEVICE_MAX_CONNECTIONS", "32");
-}
-
 /// NCCL gives a GPU to one rank of a host. Ranks that share one are on hosts of their own for it, and
 /// exchange over sockets; unless NCCL itself was told that they share (2.30 and newer).
 void let_nccl_share(int local_rank) {
@@ -104,7 +96,6 @@ void let_nccl_share(int local_rank) {
 }
 
 device::Device* open(const device::DeviceOptions& options) {
-  prepare_environment();
   const nvml::Library library;
   const VisibleGpus visible = look(library);
   const bool share = env::get_or("HOLDFAST_SHARE_GPU", "") == "1";

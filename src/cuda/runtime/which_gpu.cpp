@@ -11,21 +11,6 @@ namespace {
 using device::Unavailable;
 constexpr int oldest_major = 8;  ///< bf16 tensor cores
 
-std::string cuda_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
-
-void check_driver(const VisibleGpus& visible) {
-  if (visible.cuda_of_driver == 0)
-    throw Unavailable(Exit::runtime, "this machine has no NVIDIA driver", "CUDA finds no libcuda.so.1",
-                      "Install the driver, or choose the device cpu?");
-  if (visible.cuda_of_driver / 1000 < visible.cuda_of_build / 1000)
-    throw Unavailable(Exit::runtime, "the NVIDIA driver is too old",
-                      fmt::format("driver {}serves CUDA {}, Holdfast was built with CUDA {}",
-                                  visible.driver.empty() ? "" : visible.driver + " ",
-                                  cuda_text(visible.cuda_of_driver), cuda_text(visible.cuda_of_build)),
-                      fmt::format("Install a driver for CUDA {}, or build Holdfast with CUDA {}?",
-                                  visible.cuda_of_build / 1000, visible.cuda_of_driver / 1000));
-}
-
 std::string what_there_is(const VisibleGpus& visible) {
   std::string why = visible.failure;
   if (visible.on_node > 0)
@@ -37,7 +22,9 @@ std::string what_there_is(const VisibleGpus& visible) {
 }  // namespace
 
 int which_gpu(const VisibleGpus& visible, const device::DeviceOptions& options, bool share) {
-  check_driver(visible);
+  if (visible.cuda_of_driver == 0)
+    throw Unavailable(Exit::runtime, "this machine has no NVIDIA driver", "CUDA finds no libcuda.so.1",
+                      "Install the driver, or choose the device cpu?");
   const int count = static_cast<int>(visible.gpus.size());
   if (count == 0)
     throw Unavailable(Exit::runtime, "this rank sees no GPU", what_there_is(visible),

@@ -13,8 +13,7 @@ struct VisibleGpus {
     std::string name, bus;
     int major = 0, minor = 0;  ///< compute capability
   };
-  int cuda_of_driver = 0;  ///< newest CUDA that the driver serves; 0: there is no driver
-  int cuda_of_build = 0;
+  int cuda_of_driver = 0;    ///< newest CUDA that the driver serves; 0: there is no driver
   std::string driver = {};   ///< "550.54.15"; "" when not known
   std::string failure = {};  ///< why CUDA shows no GPU; "" when it does
   std::vector<Gpu> gpus = {};

@@ -15,8 +15,9 @@ TEST(CudaModule, ChoosesItsEnvironmentBeforeTheDriverStarts) {
   // By its name, CUDA finds the one that is loaded already.
   void* const driver = ::dlopen(HOLDFAST_DRIVER_WITHOUT_DEVICES, RTLD_NOW | RTLD_GLOBAL);
   ASSERT_NE(driver, nullptr) << ::dlerror();
+  env::set("HOLDFAST_CUDA_MODULE", CUDA_MODULE);
   try {
-    open_module(HOLDFAST_CUDA_MODULE, {});
+    open_device("cuda", {});
     FAIL() << "there is no GPU";
   } catch (const Unavailable& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("cudaErrorNoDevice"));

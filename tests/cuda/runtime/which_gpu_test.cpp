@@ -12,8 +12,7 @@ using device::DeviceOptions;
 
 /// A node with `count` H100s, all of them visible.
 VisibleGpus node(int count) {
-  VisibleGpus visible{
-      .cuda_of_driver = 13000, .cuda_of_build = 13000, .driver = "580.65.06", .on_node = count};
+  VisibleGpus visible{.cuda_of_driver = 13000, .driver = "580.65.06", .on_node = count};
   for (int i = 0; i < count; ++i) visible.gpus.push_back({"NVIDIA H100", "0000:1b:00.0", 9, 0});
   return visible;
 }
@@ -53,23 +52,11 @@ TEST(WhichGpu, SharingIsAskedFor) {
     EXPECT_EQ(which_gpu(node(2), {.local_rank = rank, .local_ranks = 4}, true), rank % 2);
 }
 
-TEST(WhichGpu, DriversAreNamed) {
-  VisibleGpus no_gpus{.cuda_of_build = 13000, .failure = "cudaErrorInsufficientDriver: too old"};
+TEST(WhichGpu, AMissingDriverIsSaid) {
+  const VisibleGpus no_gpus{.failure = "cudaErrorInsufficientDriver: too old"};
   EXPECT_EQ(refusal(no_gpus),
             "this machine has no NVIDIA driver (CUDA finds no libcuda.so.1). Install the driver, or "
             "choose the device cpu?");
-  no_gpus.cuda_of_driver = 12040;
-  no_gpus.driver = "550.54.15";
-  EXPECT_EQ(
-      refusal(no_gpus),
-      "the NVIDIA driver is too old (driver 550.54.15 serves CUDA 12.4, Holdfast was built with CUDA 13.0). "
-      "Install a driver for CUDA 13, or build Holdfast with CUDA 12?");
-  // Within one major version any driver serves (CUDA's minor version compatibility).
-  auto newer = node(1);
-  newer.cuda_of_build = 13010;
-  EXPECT_EQ(which_gpu(newer, {}, false), 0);
-  newer.cuda_of_driver = 14000;
-  EXPECT_EQ(which_gpu(newer, {}, false), 0);
 }
 
 TEST(WhichGpu, NoGpuIsSaidWithWhatIsKnown) {

@@ -1,4 +1,4 @@
-// A module like libholdfast-cuda.so whose GPU is the simulated one: holdfast-train loads it with
+// A module like libholdfast-cuda-13.so whose GPU is the simulated one: holdfast-train loads it with
 // $HOLDFAST_CUDA_MODULE and trains on it as it would on a real one.
 //   HOLDFAST_SIMT_SEED=N         another order of everything that has none
 //   HOLDFAST_SIM_MEMORY=BYTES    what the GPU has
