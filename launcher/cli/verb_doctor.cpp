@@ -78,22 +78,22 @@ int examine_here(const DoctorOptions& options) {
   return exit_code_of(worst(findings), options.gate);
 }
 
-struct Allocation {
+struct NodesToCheck {
   slurm::JobId job = 0;
   std::vector<std::string> nodes;
   std::string here;                 ///< address of this node for the others
   std::map<std::string, int> gpus;  ///< of each node
 };
 
-Allocation this_allocation(slurm::Cluster& cluster) {
+NodesToCheck nodes_of_this_job(slurm::Cluster& cluster) {
   const auto place = slurm::job_env();
   const auto job = cluster.job(place.job);
   if (!job || job->nodes.empty())
     throw Error(Exit::usage, fmt::format("job {} has no nodes", place.job), "SLURM reports none",
                 "Has it ended?");
-  Allocation allocation{place.job, job->nodes, node_name(), cluster.gpus(place.job)};
-  if (!place.node.empty()) allocation.here = cluster.nodes({place.node}).front().address;
-  return allocation;
+  NodesToCheck out{place.job, job->nodes, node_name(), cluster.gpus(place.job)};
+  if (!place.node.empty()) out.here = cluster.nodes({place.node}).front().address;
+  return out;
 }
 
 fs::path first_path(const DoctorOptions& options) {
@@ -118,7 +118,7 @@ std::vector<std::string> node_command(const DoctorOptions& options,
 
 int examine_nodes(const DoctorOptions& options) {
   slurm::ClusterCli cluster;
-  const auto allocation = this_allocation(cluster);
+  const auto allocation = nodes_of_this_job(cluster);
   std::vector<std::unique_ptr<SharedTempFolder>> places;
   std::vector<fs::path> shared_files;
   for (const auto& path : options.paths.empty() ? std::vector<std::string>{"."} : options.paths) {
@@ -138,7 +138,7 @@ int examine_nodes(const DoctorOptions& options) {
 
 int examine_network(const DoctorOptions& options) {
   slurm::ClusterCli cluster;
-  const auto allocation = this_allocation(cluster);
+  const auto allocation = nodes_of_this_job(cluster);
   const SharedTempFolder place(first_path(options));
   files::replace_atomically(place.path() / "secret", control::to_hex(control::random_key()) + "\n", 0600);
   std::vector<std::string> command = {this_program().string(), "doctor", "--peer=" + place.path().string()};

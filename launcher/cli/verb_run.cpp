@@ -41,15 +41,31 @@ Scratch scratch_of(const AgentOptions& options) {
           options.node};
 }
 
-int monitor(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env) {
-  if (config::load_cluster(run.cluster().string()).name == local_machine)
-    throw Error(Exit::usage, "the settings of " + run.path.string() + " are those of a local run",
-                "they describe one machine",
-                "Give the job file, or continue it with 'holdfast run --local'?");
-  const int code = monitor_job(run, cluster, env);
+int advised(int code, const RunDir& run, const slurm::JobEnv& env) {
   if (code == static_cast<int>(Exit::transient) && !env.in_batch_script())
     log::warn("the run can be continued: 'holdfast run {}' in this or another allocation", run.path.string());
   return code;
+}
+
+int run_that_was_set_up(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env) {
+  auto facts = config::load_cluster(run.cluster().string());
+  if (facts.name == local_machine)
+    throw Error(Exit::usage, "the settings of " + run.path.string() + " are those of a local run",
+                "they describe one machine",
+                "Give the job file, or continue it with 'holdfast run --local'?");
+  return advised(monitor_job(run, std::move(facts), cluster, env), run, env);
+}
+
+/// As `holdfast submit`, but in this allocation, for its nodes.
+int set_up_and_run(const JobOptions& job, slurm::Cluster& cluster, const slurm::JobEnv& env) {
+  const Allocation here = allocation(cluster, env);
+  const Preparation prepared =
+      prepare(job.load(static_cast<int>(env.nodes.size())).config, {},
+              {.on = here.nodes, .without = {}, .facts = std::nullopt, .batch_host = here.batch_host});
+  check_cluster_file(prepared.files.facts);
+  if (is_done(prepared, env)) return 0;
+  take_run_dir(prepared, env.job, cluster);
+  return advised(monitor_job(prepared, here, cluster, env), prepared.run, env);
 }
 
 int run_locally(JobOptions job, bool is_run) {
@@ -105,15 +121,8 @@ void add_run(CLI::App& app, int& exit_code) {
       throw Error(Exit::usage, "Holdfast does not run in a heterogeneous job",
                   "each of its components is a job of its own, with other nodes",
                   "Ask for all nodes in one component?");
-    if (is_run) {
-      exit_code = monitor(run_dir(job->file), cluster, env);
-    } else {
-      const Preparation prepared = prepare(job->load(static_cast<int>(env.nodes.size())).config);
-      check_cluster_file(prepared.files.facts);
-      if (is_done(prepared, env)) return;
-      take_run_dir(prepared, env.job, cluster);
-      exit_code = monitor(prepared.run, cluster, env);
-    }
+    exit_code =
+        is_run ? run_that_was_set_up(run_dir(job->file), cluster, env) : set_up_and_run(*job, cluster, env);
   });
 }
 

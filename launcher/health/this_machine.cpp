@@ -56,7 +56,7 @@ config::ClusterFacts facts_of_this_machine(const std::string& node, int ranks) {
   facts.cpus_per_node = cpus_here();
   facts.node_memory_bytes = memory_here();
   facts.node_shm_bytes = site.shm_bytes;
-  facts.shared = {"/"};
+  facts.shared = {"/", "/tmp", "/var/tmp", "/dev/shm", "/run"};  // also where each machine has its own
   facts.scalable_units = {{"local", node}};
   facts.control_interface = "lo";
   if (site.gpus > 0) {

@@ -1,5 +1,6 @@
 // The life of `holdfast run`, from top to bottom of monitor_job(): the run directory is this job's, the plan
-// is made again for the nodes that there are, nodes.json is written, and JobMonitor starts an agent on each.
+// is made for the nodes that there are, unless this process has set the run up for them, nodes.json is
+// written, and JobMonitor starts an agent on each.
 //
 // JobMonitor starts agents that are missing, and waits for one of these ends:
 // - the event log has an outcome: that is the exit code;
@@ -20,8 +21,6 @@
 #include "launcher/job/agent_probe.hpp"
 #include "launcher/job/agent_steps.hpp"
 #include "launcher/job/container.hpp"
-#include "launcher/job/job_roster.hpp"
-#include "launcher/job/preparation.hpp"
 #include "launcher/job/progress_teller.hpp"
 #include "launcher/job/requeue.hpp"
 #include "launcher/job/run_owner.hpp"
@@ -312,20 +311,33 @@ void check_time_left(const config::RunConfig& config, double end_time, bool in_b
 
 }  // namespace
 
-int monitor_job(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env) {
+int monitor_job(const RunDir& run, config::ClusterFacts facts, slurm::Cluster& cluster,
+                const slurm::JobEnv& env) {
   if (const auto code = turn_of(run, cluster, env)) return *code;
   confirm_owner(run, env.job, cluster);
-  const auto config = config::load(run.config()).config;
-  const auto model = config::model_of(config);
-  const auto facts = config::load_cluster(run.cluster().string());
+  const auto here = allocation(cluster, env);
+  Preparation prepared;
+  prepared.run = run;
+  RunFiles& files = prepared.files;
+  files.facts = std::move(facts);
+  files.config = config::load(run.config()).config;
+  files.model = config::model_of(files.config);
+  prepared.plan = make_plan(files.config, files.model, files.facts, here.nodes, here.batch_host);
+  return monitor_job(prepared, here, cluster, env);
+}
+
+int monitor_job(const Preparation& prepared, const Allocation& here, slurm::Cluster& cluster,
+                const slurm::JobEnv& env) {
+  const RunDir& run = prepared.run;
+  const config::RunConfig& config = prepared.files.config;
+  const config::ClusterFacts& facts = prepared.files.facts;
+  const Plan& plan = prepared.plan;
   require_own_run(run);  // now that its settings are read: somebody may have replaced it until then
   const std::string ledger = config.supervise.ledger.empty() ? facts.ledger : config.supervise.ledger;
-  const auto here = allocation(cluster, env);
-  const Plan plan = make_plan(config, model, facts, here.nodes, here.batch_host);
   for (const auto& warning : plan.warnings) log::warn("{}", warning);
   write_plan(run, plan_for_group(plan, config));
   Roster roster = make_roster(plan, cluster, env.job, config.supervise.port);
-  roster.work = rank_work(plan, config, model, facts);
+  roster.work = rank_work(plan, config, prepared.files.model, facts);
   const RunState before = replay(run);
   roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), before);
   // Not where the batch script starts a killed job monitor again.

@@ -4,6 +4,8 @@
 // the run's exit code. It decides nothing about training.
 #include <string>
 
+#include "launcher/job/job_roster.hpp"
+#include "launcher/job/preparation.hpp"
 #include "slurm/cluster.hpp"
 #include "src/base/run_dir.hpp"
 
@@ -21,8 +23,14 @@ std::string allocation_name(slurm::JobId job, int restarts, bool again_by_hand, 
 /// whose directory is closed to its group gets none, whatever slurm.comment_s is (`asked_s`).
 int comment_interval(const RunDir& run, int asked_s);
 
-/// Runs inside an allocation, which `env` describes. Throws Error before anything was started; afterwards
-/// returns the run's exit code, or 128 + signal.
-int monitor_job(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env);
+/// Runs a run that `holdfast submit` has set up, when its turn has come, inside an allocation, which `env`
+/// describes. `facts`: of its cluster file. Throws Error before anything was started; afterwards returns the
+/// run's exit code, or 128 + signal.
+int monitor_job(const RunDir& run, config::ClusterFacts facts, slurm::Cluster& cluster,
+                const slurm::JobEnv& env);
+/// The same of a run that this process has set up, and planned for the nodes of `here`: the job owns the run
+/// directory.
+int monitor_job(const Preparation& prepared, const Allocation& here, slurm::Cluster& cluster,
+                const slurm::JobEnv& env);
 
 }  // namespace holdfast::launcher

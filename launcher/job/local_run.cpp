@@ -37,7 +37,9 @@ config::RunConfig on_one_node(config::Loaded loaded, bool has_gpus) {
 }
 
 int run_here(const config::RunConfig& config, const config::ClusterFacts& machine) {
-  const Preparation prepared = prepare(config, {}, {{slurm::LocalCluster::node_name()}, {}, machine});
+  const std::string node = slurm::LocalCluster::node_name();
+  const Preparation prepared =
+      prepare(config, {}, {.on = {node}, .without = {}, .facts = machine, .batch_host = node});
   create_folders(prepared.run);
   slurm::ClusterCli slurm;
   const auto job = take_for_local_run(prepared.run, slurm);
@@ -47,7 +49,7 @@ int run_here(const config::RunConfig& config, const config::ClusterFacts& machin
   const std::string run = prepared.run.path.string();
   log::info("the run directory is {}; follow it with '{}'", run, slurm::shown({"holdfast", "watch", run}));
   slurm::LocalCluster cluster;
-  const int code = monitor_job(prepared.run, cluster, slurm::LocalCluster::job_env(job));
+  const int code = monitor_job(prepared, {{node}, node, {}}, cluster, slurm::LocalCluster::job_env(job));
   if (code == static_cast<int>(Exit::transient))
     log::info("the run can be continued: '{}'", slurm::shown({"holdfast", "run", "--local", run}));
   return code;

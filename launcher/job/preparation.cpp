@@ -68,10 +68,10 @@ bool settle(Look& look) {
   return are_sound(look.files, look.problems);
 }
 
-void plan(Look& look, const std::vector<std::string>& nodes) {
+void plan(Look& look, const std::vector<std::string>& nodes, const std::optional<std::string>& batch_host) {
   const RunFiles& files = look.files;
   look.problems.look(
-      [&] { look.plan = make_plan(files.config, files.model, files.facts, nodes, std::nullopt); });
+      [&] { look.plan = make_plan(files.config, files.model, files.facts, nodes, batch_host); });
 }
 
 std::optional<slurm::JobId> job_around() {
@@ -112,10 +112,11 @@ Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch, c
   for (const std::string& node : choice.without) std::erase(nodes, node);
   const bool enough = problems.look([&] {
     const config::Cluster& asked = files.config.cluster;
-    if (choice.on.empty()) nodes = hypothetical_nodes(files.facts, asked.nodes, asked.spares, choice.without);
+    if (choice.on.empty() && !choice.batch_host)
+      nodes = hypothetical_nodes(files.facts, asked.nodes, asked.spares, choice.without);
   });
   const bool settled = settle(out);
-  if (settled && enough) plan(out, nodes);
+  if (settled && enough) plan(out, nodes, choice.batch_host);
   problems.look([&] { files.config = with_absolute_paths(files.config, out.run); });
   problems.look([&] { check_bundle(files.config); });
   problems.look([&] {

@@ -21,6 +21,7 @@ struct NodeChoice {
   std::vector<std::string> on;                               ///< empty: as the cluster file describes them
   std::vector<std::string> without;                          ///< of these, none
   std::optional<config::ClusterFacts> facts = std::nullopt;  ///< in the place of the cluster file's
+  std::optional<std::string> batch_host = std::nullopt;      ///< SLURM has given these nodes, and this is it
 };
 
 /// Looks at everything that can be looked at without SLURM. `sbatch`: further flags of the job. Writes
@@ -32,7 +33,7 @@ Look look_at(config::RunConfig config, const std::vector<std::string>& sbatch = 
 struct Preparation {
   RunDir run;
   RunFiles files;
-  Plan plan;                     ///< for nodes as the cluster file describes them
+  Plan plan;                     ///< for the nodes of NodeChoice
   slurm::Submission submission;  ///< the job that would be submitted
 };
 

@@ -104,6 +104,8 @@ digest=$(result .state_digest)
 check "undisturbed: it has a digest" equal "${#digest}" 16
 check "undisturbed: it tells its steps" holds "$(cat "$folder/undisturbed.log")" "step 40 of 40"
 check "undisturbed: it says nothing of SLURM" equal "$(grep -c SLURM "$folder/undisturbed.log")" 0
+check "undisturbed: it is planned once, for this machine" jq -e '.plan == .hypothetical_plan and (.plan.hypothetical | not)' \
+  "$(in_run undisturbed)/plan.json"
 check "undisturbed: no process stays" soon 10 nothing_stays
 
 begin_held killed

@@ -57,6 +57,8 @@ Setup read_setup(const Arguments& arguments, const Place& place) {
     setup.config.cluster.nodes = std::max(1, place.world / place.ranks_per_node);
   }
   config::check(setup.config, setup.shape);
+  if (files::exists_or_fail(setup.dir.cluster()))
+    setup.cluster = config::load_cluster(setup.dir.cluster().string());
   return setup;
 }
 

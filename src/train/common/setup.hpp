@@ -7,6 +7,7 @@
 #include "src/base/rank_env.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/comm/communicator.hpp"
+#include "src/config/cluster_facts.hpp"
 #include "src/config/load.hpp"
 
 namespace holdfast::train {
@@ -30,6 +31,7 @@ struct Setup {
   config::ModelShape shape;
   RunDir dir;
   Place place;
+  std::optional<config::ClusterFacts> cluster;  ///< none: the run directory has no cluster file
   /// Bare mode, on rank 0: what the run directory held before this start.
   std::optional<config::RunConfig> earlier;
 };

@@ -101,10 +101,7 @@ Saver::Parts saver_parts(const Setup& setup, const StateViews& views, const chec
 FailureRate expected_failures(const Setup& setup, bool local, int replicas) {
   const auto& c = setup.config;
   double node_h = usual_node_mttf_h;
-  if (files::exists_or_fail(setup.dir.cluster())) {
-    const auto facts = config::load_cluster(setup.dir.cluster().string());
-    if (facts.node_mttf_hours > 0) node_h = facts.node_mttf_hours;
-  }
+  if (setup.cluster && setup.cluster->node_mttf_hours > 0) node_h = setup.cluster->node_mttf_hours;
   const bool elsewhere =
       local && c.cluster.nodes > 1 && (replicas > 1 || c.checkpoint.partner == config::Partner::automatic);
   constexpr double hour = 3600;

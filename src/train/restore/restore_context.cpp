@@ -1,9 +1,5 @@
 #include "src/train/restore/restore_context.hpp"
 
-#include <filesystem>
-
-#include "src/base/files.hpp"
-#include "src/config/load.hpp"
 #include "src/config/state_network.hpp"
 
 namespace holdfast::train {
@@ -14,10 +10,8 @@ RestoreContext restore_context(const Setup& setup, Engine& engine, comm::Communi
   const int local_rank = place.agent ? place.agent->local_rank : place.rank % place.ranks_per_node;
   const auto open = [&setup, &world, local_rank] {
     comm::ExchangeOptions options;
-    options.network = files::exists_or_fail(setup.dir.cluster())
-                          ? config::state_network(
-                                setup.config, config::load_cluster(setup.dir.cluster().string()), local_rank)
-                          : setup.config.checkpoint.network;
+    options.network = setup.cluster ? config::state_network(setup.config, *setup.cluster, local_rank)
+                                    : setup.config.checkpoint.network;
     return comm::open_exchange(world, options);
   };
   return {engine.local_run(), engine.local(), open, limit};
