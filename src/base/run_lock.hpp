@@ -1,7 +1,7 @@
 #pragma once
-// The lock of a run directory, for what SLURM does not know: a run without SLURM holds it (flock of bare.lock)
-// for as long as it lives, and so does what must not meet such a run. The kernel lets go of it when the
-// process ends, however it ends.
+// The lock of a run directory, for what SLURM does not know: a run without SLURM holds it (flock of
+// bare.lock) for as long as it lives, and so does what must not meet such a run. The kernel lets go of it
+// when the process ends, however it ends.
 #include <optional>
 
 #include "src/base/files.hpp"

@@ -78,11 +78,10 @@ TEST(Files, WhatIsWrittenReadsBackTheSame) {
 TEST(Files, AnUnknownNameListsTheOthers) {
   const auto refusal = refusal_of([] { load_model("llama2-7B"); });
   EXPECT_EQ(refusal.exit, Exit::usage);
-  EXPECT_THAT(
-      refusal.text,
-      HasSubstr("there is no model called 'llama2-7B' (there are llama-1.5b, llama-124m, "
-                "llama2-13b, llama2-70b, llama2-7b, llama3-70b, llama3-8b, "
-                "llama3.1-8b, mistral-nemo-12b, qwen2.5-7b, tiny). Did you mean llama2-7b?"));
+  EXPECT_THAT(refusal.text,
+              HasSubstr("there is no model called 'llama2-7B' (there are llama-1.5b, llama-124m, "
+                        "llama2-13b, llama2-70b, llama2-7b, llama3-70b, llama3-8b, "
+                        "llama3.1-8b, mistral-nemo-12b, qwen2.5-7b, tiny). Did you mean llama2-7b?"));
   EXPECT_THAT(refusal_of([] { load_cluster("nabuchodonozor"); }).text,
               HasSubstr("Did you mean nabuchodonosor?"));
   EXPECT_THAT(refusal_of([] { load("quickstrat"); }).text, HasSubstr("Did you mean quickstart?"));
