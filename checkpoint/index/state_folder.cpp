@@ -1,3 +1,10 @@
+// A rank's snapshots as mapped files; the header has their life cycle, FORMAT.md what is in them.
+//
+// The constructor looks at what is there (outline_of), removes all of it where sizes or identity differ, and
+// then reserves and touches every page, so that no later write finds the folder full. open() clears the first
+// word of a seal before the data change. seal() writes the seal behind its first word, and that word last: a
+// reader sees a whole seal or none, and so does whoever comes after a process that died in between. A seal
+// that is not of this identity counts as none.
 #include "checkpoint/index/state_folder.hpp"
 
 #include <fcntl.h>

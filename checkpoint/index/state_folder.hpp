@@ -91,7 +91,7 @@ struct StateOutline {
   std::int64_t buffer_bytes = 0, seal_bytes = 0;
   std::vector<std::optional<Sealed>> buffers;  ///< nothing: open, or its seal is not whole
 };
-/// Of any folder of snapshots of a trainer; nothing when `path` is none.
+/// Describes any folder of snapshots of a trainer; nothing when `path` is none.
 std::optional<StateOutline> outline_of(const fs::path& path);
 
 /// Digests of pieces as a seal has them; `state` names the pieces and their memory.

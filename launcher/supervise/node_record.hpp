@@ -45,7 +45,7 @@ class NodePast {
  public:
   /// A second failure of the same attempt, and the same doubt, are no news.
   void add(const NodeMark& mark);
-  /// Of its newest check: what earlier checks found does not count any more.
+  /// From its newest check: what earlier checks found does not count any more.
   void checked(const NodeMark& found);
   void checked_ok();
 

@@ -1,3 +1,12 @@
+// What a model of a given shape computes. block_ops() is the list of a block's operations; all else is read
+// off it:
+//
+// - parts_of() and tensors_of_op() say which stored tensors an operation reads, and their sizes.
+// - width_of() and numbers_of() say how large what lies between two operations is for a token.
+// - activation_rows() says what a micro-batch keeps, by the mode of activation checkpointing, with the room
+//   for products in 8 bits and for adapters. Planner and trainer read the same rows.
+//
+// A new kind of model changes the list, or the sizes of one role; nothing here depends on a family's name.
 #include "src/config/architecture.hpp"
 
 #include <algorithm>
@@ -103,7 +112,7 @@ namespace {
 
 using Mode = ActivationCheckpointing;
 
-/// Of all linear layers, or of those with adapters.
+/// The largest sizes among all linear layers, or among those with adapters.
 struct Widest {
   std::int64_t in = 0, any = 0;  ///< columns of an input; of an input or an output
   std::int64_t weight = 0;       ///< elements

@@ -117,7 +117,7 @@ struct ActivationRow {
 ///   selective   8 d + 4 d_kv + 4 f, 4 per head, 8     without both norms' outputs and SwiGLU's
 ///   attention   6 d + 4 d_kv + 4 f, 8                 and without attention's output and log sums
 ///   full        2 d                                   its input only
-/// What is not kept is computed again, from the same stored inputs by the same kernels, hence with the same
+/// All else is computed again, from the same stored inputs by the same kernels, hence with the same
 /// bits. A gradient takes the place of its value where the value is not needed any more.
 std::vector<ActivationRow> activation_rows(const ModelShape& shape, const ComputeOptions& options);
 /// Bytes of all of them, each aligned as an arena does it; without the scratch memory of attention and a few

@@ -23,7 +23,7 @@ struct ComputeOptions {
   std::int64_t tokens() const { return std::int64_t{micro_batch} * sequence; }
 };
 
-/// Of a run whose data has so many sources.
+/// A run whose data has so many sources computes with these.
 inline ComputeOptions compute_options_of(const RunConfig& c, int sources = 1) {
   return {c.train.micro_batch,
           c.train.sequence,

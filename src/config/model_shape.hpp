@@ -55,7 +55,7 @@ struct ModelShape {
   bool fused = false;  ///< q_proj, k_proj and v_proj are one tensor, and so are gate_proj and up_proj (Phi 3)
   Adapters adapters;
   int head_size() const { return head_dim > 0 ? head_dim : width / heads; }  ///< even
-  /// Of a token's queries, or of its keys, over all heads.
+  /// Elements of a token's queries, or of its keys, over all heads.
   std::int64_t query_width() const { return std::int64_t{heads} * head_size(); }
   std::int64_t key_width() const { return std::int64_t{kv_heads} * head_size(); }
   bool operator==(const ModelShape&) const = default;

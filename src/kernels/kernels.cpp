@@ -53,7 +53,7 @@ double by_place(double place, double half, double theta, double frequency, const
   return slowed * frequency / s.factor + (1 - slowed) * frequency;
 }
 
-/// Of the pair at `place` of `half`.
+/// The frequency of the pair at `place` of `half`.
 double frequency_of(double place, double half, double theta, const RopeScaling& s) {
   const double frequency = std::pow(theta, -place / half);
   if (s.factor == 1 || s.type == RopeType::dynamic) return frequency;

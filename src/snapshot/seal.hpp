@@ -30,8 +30,8 @@ struct Seal {
   bool is(std::int64_t of_step, int of_attempt) const { return step == of_step && attempt == of_attempt; }
 };
 
-/// Of a text up to its first NUL. Nothing: it is no seal, or damaged; or a name is no buffer's, or not after
-/// the one before it.
+/// Reads a text up to its first NUL. Nothing: it is no seal, or damaged; or a name is no buffer's, or not
+/// after the one before it.
 std::optional<Seal> seal_of(const std::string& text);
 std::string to_text(const Seal& seal);
 

@@ -1,3 +1,11 @@
+// An agent from its start to its end.
+//
+// It takes the lock of the scratch folder, so that there is one agent on a node, adopts the ranks that an
+// agent before it has started, and listens to two sockets: TCP for other nodes, a Unix socket for this one. A
+// connection is nobody's until its hello has been heard and admitted; then it belongs to the part that serves
+// its role, or is refused with a reason and closed. One timer tells the guardian that this process lives,
+// another watches for a leader that is silent. The agent leaves when RankEnder has ended all ranks; no rank
+// is started from then on.
 #include "launcher/agent/daemon/agent.hpp"
 
 #include <fmt/format.h>
@@ -79,7 +87,8 @@ void Agent::adopt_what_runs() {
 }
 
 void Agent::leaving() {
-  alive_timer_.reset(), watch_timer_.reset();
+  alive_timer_.reset();
+  watch_timer_.reset();
   link_.fall_silent();
   candidate_.give_up_election();
   starter_.start_no_more();

@@ -1,15 +1,15 @@
 #pragma once
 // The daemon of a node. It starts, watches and ends the node's ranks, tells the leader about them, and is
 // ready to lead. It decides nothing about the run: the leader does (leader.hpp), whichever agent hosts it.
-// This class answers connections; the duties are those of its parts.
+// This class answers connections; the duties are those of its parts. Who connects, and what for:
 //
-//   who connects   what for                                             answered by
-//   rank           progress, restored, votes, finished, failed          RankPeers, RankKeeper
-//   pmix           how MPI ranks find it; fences and questions          RankStarter, which starts ranks
-//   leader         clear, start, commit outcomes, drain, finish         LeaderLink; RankEnder clears and
-//   leaves candidate      may I lead?                                          LeadershipState job monitor is
-//   the agent there? drain requests                   the handshake alone; LeaderLink caller         orders
-//   for the leader; faults of a drill             LeaderLink; this class
+// - A rank reports progress, what it restored, votes, its end: RankPeers and RankKeeper.
+// - The PMIx server of MPI ranks tells how they find it, and has fences and questions: RankStarter.
+// - The leader orders to clear, to start, to drain and to finish: LeaderLink, and RankEnder, which clears.
+// - A candidate asks whether it may lead: LeadershipState.
+// - The job monitor asks whether the agent is there, which the handshake answers, and for a drain:
+// LeaderLink.
+// - A caller has orders for the leader, which LeaderLink passes on, and faults of a drill: this class.
 #include <memory>
 
 #include "launcher/agent/daemon/agent_here.hpp"

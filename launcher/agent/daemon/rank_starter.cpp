@@ -1,3 +1,10 @@
+// How the ranks of an attempt are started; the header has the orders.
+//
+// start() takes the order of an attempt once. It begins the copies to the partner, starts the PMIx server
+// where ranks speak MPI, and tries to start each rank. start_rank() does nothing until the variables of a
+// rank are there, so it is called again when the PMIx server has told them. A rank whose program cannot be
+// started, or whose PMIx server has ended, is reported as failed and never started in this attempt. An order
+// of an older attempt changes nothing.
 #include "launcher/agent/daemon/rank_starter.hpp"
 
 #include <fmt/format.h>
@@ -43,7 +50,9 @@ void RankStarter::adopt(const std::vector<RunProcess>& running) {
 
 void RankStarter::forget_older(int attempt) {
   if (!starting_ || starting_->attempt >= attempt) return;
-  starting_.reset(), pmix_variables_.clear(), pmix_.reset();
+  starting_.reset();
+  pmix_variables_.clear();
+  pmix_.reset();
 }
 
 void RankStarter::start_no_more() {

@@ -145,7 +145,9 @@ bool Leader::script_is_lost() const {
 
 void Leader::resign(const std::string& why) {
   if (std::exchange(over_, true)) return;
-  tick_timer_.reset(), heartbeat_timer_.reset(), fenced_timer_.reset();
+  tick_timer_.reset();
+  heartbeat_timer_.reset();
+  fenced_timer_.reset();
   for (auto& connection : connections_) connection.channel.reset();
   resigned_(why);
 }
