@@ -13,7 +13,7 @@ namespace holdfast::slurm {
 struct Asking {
   /// Absent: tool_environment().
   std::optional<std::vector<std::string>> environment = std::nullopt;
-  /// For calls right after a requeue: SLURM ends the processes of the job then, and the tool may be one.
+  /// For a requeue and calls after it: SLURM ends the processes of the job, and the tool may be one.
   bool block_sigterm = false;
 };
 /// Runs a tool to its end. Throws Error: runtime when it cannot be started, transient when it takes longer.

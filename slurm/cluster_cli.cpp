@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-const Asking after_requeue{.environment = std::nullopt, .block_sigterm = true};
+const Asking while_the_job_ends{.environment = std::nullopt, .block_sigterm = true};
 
 /// `doing`: "cannot submit the job", "cannot read the nodes", ...
 [[noreturn]] void refuse(const std::string& doing, const Finished& done, const std::string& hint = "") {
@@ -88,7 +88,7 @@ JobName ClusterCli::called(JobId id, milliseconds limit) {
     const std::lock_guard lock(mutex_);
     if (const auto known = names_.find(id); known != names_.end()) return known->second;
   }
-  const Finished done = ask(task_argv(std::to_string(id)), limit, after_requeue);
+  const Finished done = ask(task_argv(std::to_string(id)), limit, while_the_job_ends);
   if (done.status != 0 && says_unknown_job(done.err)) return id;
   if (done.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), done);
   const JobName name = read_task(done.out, id);
@@ -187,7 +187,7 @@ bool ClusterCli::requeues_at_its_end(JobId id, milliseconds limit) {
 }
 
 void ClusterCli::requeue(JobId id, milliseconds limit) {
-  const Finished done = ask(requeue_argv(called(id, limit)), limit);
+  const Finished done = ask(requeue_argv(called(id, limit)), limit, while_the_job_ends);
   if (done.status == 0 || says_already_pending(done.err)) return;
   // With no controller, scontrol says "Unexpected message received": the ping tells the two apart.
   if (kind_of_failure(done.err) == Exit::runtime && !says_unknown_job(done.err)) ping(limit);
@@ -196,7 +196,7 @@ void ClusterCli::requeue(JobId id, milliseconds limit) {
 
 void ClusterCli::wait_for(JobId id, JobId other, milliseconds limit) {
   const JobName job = called(id, limit);
-  const Finished done = ask(wait_for_argv(job, called(other, limit)), limit, after_requeue);
+  const Finished done = ask(wait_for_argv(job, called(other, limit)), limit, while_the_job_ends);
   if (done.status != 0) refuse(fmt::format("cannot let job {} wait for job {}", id, other), done);
 }
 
@@ -216,7 +216,7 @@ OtherNodes ClusterCli::other_nodes(JobId id, milliseconds limit) {
 
 void ClusterCli::exclude(JobId id, const std::vector<std::string>& nodes, milliseconds limit) {
   const JobName job = called(id, limit);
-  const Finished done = ask(exclude_argv(job, nodes), limit, after_requeue);
+  const Finished done = ask(exclude_argv(job, nodes), limit, while_the_job_ends);
   if (done.status != 0) refuse(fmt::format("cannot exclude nodes for job {}", id), done);
 }
 

@@ -171,6 +171,15 @@ TEST_F(ClusterCliTest, requeues_and_cancels) {
       << "it is how 22.05 says that slurmctld is down";
 }
 
+TEST_F(ClusterCliTest, requeues_its_own_job) {
+  // SLURM ends the processes of a job that it requeues. It sends SIGTERM while scontrol waits for the reply.
+  tools.end_job("scontrol");
+  cluster.requeue(7);
+  cluster.exclude(7, {"dgx001"});
+  EXPECT_THAT(tools.calls(),
+              AllOf(HasSubstr("[ scontrol\nrequeue\n7\n]\n"), HasSubstr("ExcNodeList=dgx001")));
+}
+
 TEST_F(ClusterCliTest, acts_on_one_task_of_an_array) {
   // The number of the task that was started last is the array's, too.
   tools.answer("squeue", "15|15|2\n17|15|1\n");

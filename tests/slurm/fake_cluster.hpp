@@ -1,6 +1,7 @@
 #pragma once
 // A cluster in memory, for tests of the code above it: nodes fail when the test says so, time stands still.
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <string>
 #include <utility>
@@ -26,6 +27,7 @@ class FakeCluster : public Cluster {
 
   // For tests: changes of the cluster.
   void controller(bool up) { up_ = up; }
+  std::atomic<int> unanswered = 0;  ///< calls, since the controller was away
   static constexpr int gpus_per_node = 8;
   /// The reply to a submission is lost: submit() throws, but the job exists.
   void lose_next_submit_reply() { lose_reply_ = true; }
@@ -173,8 +175,10 @@ class FakeCluster : public Cluster {
   }
 
  private:
-  void need_controller() const {
-    if (!up_) throw Error(Exit::transient, "SLURM's controller does not answer", "a test took it away");
+  void need_controller() {
+    if (up_) return;
+    ++unanswered;
+    throw Error(Exit::transient, "SLURM's controller does not answer", "a test took it away");
   }
   Node& at(const std::string& name) {
     for (auto& node : nodes_)
@@ -186,7 +190,8 @@ class FakeCluster : public Cluster {
   std::map<JobId, Job> jobs_;
   std::map<JobId, std::string> scripts_;
   JobId next_ = 1;
-  bool up_ = true, lose_reply_ = false;
+  std::atomic<bool> up_ = true;
+  bool lose_reply_ = false;
 };
 
 }  // namespace holdfast::slurm

@@ -32,6 +32,8 @@ class FakeTools {
     files::replace_atomically(folder_ / (tool + ".rc"), std::to_string(status));
   }
   void hang(const std::string& tool) { files::replace_atomically(folder_ / (tool + ".sleep"), "60"); }
+  /// SLURM ends the job's processes, and with them each call of the tool, after it has been written down.
+  void end_job(const std::string& tool) { files::replace_atomically(folder_ / (tool + ".ends"), ""); }
   /// All calls so far: "[ tool", one argument a line, "]".
   std::string calls() const {
     return std::filesystem::exists(folder_ / "calls") ? files::read_text(folder_ / "calls") : "";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -12,8 +13,9 @@ namespace holdfast::launcher {
 
 namespace {
 constexpr Millis query_shutdown_limit{100};  // nobody waits any more for the answer to a query
-constexpr Millis request_shutdown_limit{
-    12000};  // the last request to SLURM has a deadline of 10 s of its own
+// Nobody else would end the job or requeue it: slurmctld is asked for as long as the batch script would ask
+// it.
+constexpr std::chrono::seconds conclusion_limit{300}, again_after{2};
 
 // SLURM's signal comes when notice_s are left or up to a minute earlier. So long after it was due it will not
 // come any more.
@@ -32,6 +34,23 @@ void mark_comment(slurm::Cluster& cluster, slurm::JobId job) try {
 
 bool runs(const std::optional<slurm::Job>& job) { return job && job->state == slurm::JobState::running; }
 
+/// Asks until SLURM answers, as long as the batch script would.
+void conclude_job(slurm::Cluster& cluster, slurm::JobId job, int exit_code, const slurm::NextNodes& next) {
+  const auto deadline = std::chrono::steady_clock::now() + conclusion_limit;
+  for (std::string before;; std::this_thread::sleep_for(again_after)) try {
+      if (!runs(cluster.job(job))) return;
+      const bool again = exit_code == static_cast<int>(Exit::transient);
+      log::warn("the batch host is lost: {} job {}", again ? "queueing again" : "ending", job);
+      return again ? slurm::requeue_elsewhere(cluster, job, next) : cluster.cancel(job);
+    } catch (const Error& error) {
+      if (error.exit() != Exit::transient || std::chrono::steady_clock::now() > deadline)
+        return log::error("job {} keeps its nodes: {}", job, error.what());
+      if (before != error.what())
+        log::warn("job {} keeps its nodes until SLURM answers: {}", job, error.what());
+      before = error.what();
+    }
+}
+
 }  // namespace
 
 double next_query_s(std::optional<double> left, double notice_s, bool script_is_lost) {
@@ -49,7 +68,7 @@ BatchScriptFallback::BatchScriptFallback(control::Loop& loop, std::shared_ptr<sl
       notice_s_(notice_s),
       time_is_short_(std::move(time_is_short)),
       queries_(loop, query_shutdown_limit),
-      last_request_(loop, request_shutdown_limit, control::Worker::Rest::done) {}
+      last_request_(loop, conclusion_limit, control::Worker::Rest::done) {}
 
 void BatchScriptFallback::watch_the_clock() { ask(); }
 
@@ -93,17 +112,7 @@ void BatchScriptFallback::conclude(int exit_code, slurm::NextNodes next) {
   timer_.reset();
   over_ = true;
   last_request_.run([cluster = cluster_, job = job_, exit_code, next = std::move(next)] {
-    try {
-      if (!runs(cluster->job(job))) return;
-      const bool again = exit_code == static_cast<int>(Exit::transient);
-      log::warn("the batch host is lost: {} job {}", again ? "queueing again" : "ending", job);
-      if (again)
-        slurm::requeue_elsewhere(*cluster, job, next);
-      else
-        cluster->cancel(job);
-    } catch (const Error& error) {
-      log::error("job {} keeps its nodes: {}", job, error.what());
-    }
+    conclude_job(*cluster, job, exit_code, next);
   });
 }
 

@@ -354,9 +354,12 @@ TEST_F(LeaderTest, WithoutItsScriptTheJobIsPutBackByTheLeader) {
   };
   // To save, because the batch host was lost; to stop, because SLURM says that a minute is left.
   ASSERT_TRUE(loop.until([&] { return drains() == std::vector<bool>{false, true}; }));
+  cluster->controller(false);
   loop.call([this] { agents.erase(agents.begin() + 1); });
   EXPECT_TRUE(everybody_hears_finish(75)) << "after drain_s, as nobody saves here";
-  loop.call([this] { leader.reset(); });  // waits for the call
+  ASSERT_TRUE(loop.until([&, before = cluster->unanswered.load()] { return cluster->unanswered > before; }));
+  cluster->controller(true);
+  loop.call([this] { leader.reset(); });  // waits until the job is requeued
   EXPECT_EQ(cluster->requeued, std::vector<slurm::JobId>{7});
   EXPECT_EQ(
       cluster->comments[7],
