@@ -58,7 +58,6 @@ ends_like_the_undisturbed() {
   largest=$(result "$run" '[.attempts[].lost_steps] | max')
   check "$run: no attempt lost more than ${max_lost-1} steps" at_least "${max_lost-1}" "$largest"
   nothing_stays
-  ((failed == 0)) || show_record "$run" | sed 's/^/# /'
 }
 # Agents that were ordered to end do so within moments; those of lost nodes cannot.
 nothing_stays() {
@@ -144,7 +143,10 @@ run_alone() {
   shift 3
   (($#)) || set -- "${all_cases[@]}"
   local name
-  for name; do "case_$name"; done
+  for name; do
+    "case_$name"
+    show_failure
+  done
   accounts_add_up
   conclude
 }

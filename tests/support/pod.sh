@@ -95,3 +95,6 @@ show_record() {
   events "$1" | cut -c1-300 | tail -n 40
   tail -n 5 "$home/$1"/logs/*.log "$home/$1"/logs/attempt-*/*.log 2>/dev/null | tail -n 60
 }
+# The same as comments of TAP, when a check has failed since the last call.
+show_failure() { ((failed == before_failed)) || { show_record "$run" | sed 's/^/# /'; before_failed=$failed; }; }
+before_failed=0

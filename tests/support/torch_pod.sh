@@ -45,8 +45,6 @@ holds_still() {
   sleep 2
   [[ $(now_at) == "$now" ]]
 }
-show_failure() { ((failed == before_failed)) || { show_record "$run" | sed 's/^/# /'; before_failed=$failed; }; }
-before_failed=0
 # SLURM may have given up on a node that is back.
 all_idle_again() {
   local node
