@@ -119,6 +119,20 @@ std::optional<Found> found_in(const std::string& text) try {
   return std::nullopt;
 }
 
+/// Nothing: it is absent. What cannot be opened for another reason (no descriptor is left) may hold a state.
+std::optional<files::Fd> opened(const fs::path& path) {
+  files::Fd fd = files::try_open(path, O_RDONLY | O_NOFOLLOW);
+  if (fd) return fd;
+  if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+  throw system_error("cannot open " + path.string(), errno);
+}
+
+std::int64_t size_of(const files::Fd& fd) {
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) throw system_error("cannot look at a snapshot", errno);
+  return info.st_size;
+}
+
 }  // namespace
 
 struct StateFolder::Map {
@@ -239,16 +253,15 @@ std::optional<Sealed> sealed_from_text(std::string_view text) try {
 std::optional<StateOutline> outline_of(const fs::path& path) {
   StateOutline out;
   for (int buffer = 0; buffer < max_buffers; ++buffer) {
-    std::error_code missing;
-    const auto bytes = static_cast<std::int64_t>(fs::file_size(data_path(path, buffer), missing));
-    const files::Fd seal = files::try_open(seal_path(path, buffer), O_RDONLY | O_NOFOLLOW);
-    struct stat info {};
-    if (missing || !seal || ::fstat(seal.get(), &info) != 0) break;
-    if (buffer > 0 && (bytes != out.buffer_bytes || info.st_size != out.seal_bytes)) return std::nullopt;
+    const auto data = opened(data_path(path, buffer));
+    const auto seal = opened(seal_path(path, buffer));
+    if (!data || !seal) break;
+    const auto bytes = size_of(*data), seal_bytes = size_of(*seal);
+    if (buffer > 0 && (bytes != out.buffer_bytes || seal_bytes != out.seal_bytes)) return std::nullopt;
     out.buffer_bytes = bytes;
-    out.seal_bytes = info.st_size;
-    std::string text(as_size(info.st_size), '\0');
-    const bool read = ::pread(seal.get(), text.data(), text.size(), 0) == std::ssize(text);
+    out.seal_bytes = seal_bytes;
+    std::string text(as_size(seal_bytes), '\0');
+    const bool read = ::pread(seal->get(), text.data(), text.size(), 0) == std::ssize(text);
     const auto found = read ? found_in(text) : std::nullopt;
     out.buffers.push_back(found ? std::optional(found->what) : std::nullopt);
     if (found && out.identity && *out.identity != found->identity) return std::nullopt;

@@ -91,7 +91,8 @@ struct StateOutline {
   std::int64_t buffer_bytes = 0, seal_bytes = 0;
   std::vector<std::optional<Sealed>> buffers;  ///< nothing: open, or its seal is not whole
 };
-/// Describes any folder of snapshots of a trainer; nothing when `path` is none.
+/// Describes any folder of snapshots of a trainer; nothing when `path` is none. Throws Error where that
+/// cannot be known: a state must not be taken for absent.
 std::optional<StateOutline> outline_of(const fs::path& path);
 
 /// Digests of pieces as a seal has them; `state` names the pieces and their memory.

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
@@ -17,6 +16,7 @@
 #include "src/control/gate.hpp"
 #include "src/control/session.hpp"
 #include "tests/control/loop_thread.hpp"
+#include "tests/support/no_descriptors.hpp"
 
 namespace holdfast::control {
 namespace {
@@ -86,21 +86,7 @@ class ChannelTest : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Over, ChannelTest, testing::Bool(),
                          [](const auto& p) { return p.param ? "UnixSocket" : "Tcp"; });
 
-/// Until it ends, this process can open no file.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit none = before_;
-    none.rlim_cur = 0;
-    ::setrlimit(RLIMIT_NOFILE, &none);
-  }
-  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  NoDescriptors(const NoDescriptors&) = delete;
-
- private:
-  rlimit before_{};
-};
+;
 
 TEST(ListenerTest, WithoutDescriptorsItWaitsForOne) {
 #if defined(__SANITIZE_ADDRESS__)
@@ -125,7 +111,7 @@ TEST(ListenerTest, WithoutDescriptorsItWaitsForOne) {
   sockaddr_un to{AF_UNIX, {}};
   std::get<std::filesystem::path>(address).string().copy(to.sun_path, sizeof to.sun_path - 1);
   {
-    const NoDescriptors here;
+    const holdfast::test::NoDescriptors here;
     ASSERT_EQ(::connect(waiting.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
     const auto begin = busy();
     std::this_thread::sleep_for(500ms);
@@ -236,7 +222,7 @@ TEST_P(ChannelTest, WithoutDescriptorsNothingIsKnownOfTheOtherEnd) {
 #endif
   listen();
   {
-    const NoDescriptors here;
+    const holdfast::test::NoDescriptors here;
     dial();
     ASSERT_TRUE(loop.until([this] { return client.closed.has_value(); }));
   }

@@ -22,6 +22,7 @@
 #include "src/base/error.hpp"
 #include "src/snapshot/seal.hpp"
 #include "tests/checkpoint/fixture.hpp"
+#include "tests/support/no_descriptors.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -120,6 +121,18 @@ TEST_F(StateFolderTest, FindsOnlyWhatFitsAndOnlyReads) {
   EXPECT_THROW(found->open(2), std::logic_error);
   EXPECT_THROW(found->seal(2, at_step(6)), std::logic_error);
   EXPECT_EQ(own.sealed(2), at_step(5));
+}
+
+TEST_F(StateFolderTest, AStateThatCannotBeLookedAtIsNotTakenForAbsent) {
+  make().seal(0, at_step(5));
+  {
+    const test::NoDescriptors full;
+    EXPECT_THROW(outline_of(path()), Error);
+    EXPECT_THROW(make(), Error);
+  }
+  const auto found = StateFolder::find(path(), identity, 10'000);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->sealed(0), at_step(5));
 }
 
 TEST_F(StateFolderTest, LivesOnWhenItsFolderGoes) {

@@ -1,10 +1,8 @@
 // The signs on a node: each source with a node made of files, and all of them at a rank's end.
 #include "launcher/agent/signs/signs.hpp"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +12,7 @@
 #include "launcher/agent/signs/gpu_source.hpp"
 #include "src/base/env.hpp"
 #include "tests/nvml/fake_nvml.hpp"
+#include "tests/support/no_descriptors.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -166,16 +165,11 @@ TEST_F(SignsTest, WithoutDescriptorsNothingIsDown) {
   SharedFolder shared(folder_, folder_ / "touched");
   EXPECT_THAT(links.poll(), IsEmpty());
   EXPECT_THAT(shared.poll(), IsEmpty());
-  const files::Fd next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  rlimit before{};
-  ::getrlimit(RLIMIT_NOFILE, &before);
-  rlimit none = before;
-  none.rlim_cur = static_cast<rlim_t>(next.get());
-  ::setrlimit(RLIMIT_NOFILE, &none);
-  const auto of_links = links.poll(), of_shared = shared.poll();
-  ::setrlimit(RLIMIT_NOFILE, &before);
-  EXPECT_THAT(of_links, IsEmpty());
-  EXPECT_THAT(of_shared, IsEmpty());
+  {
+    const test::NoDescriptors full;
+    EXPECT_THAT(links.poll(), IsEmpty());
+    EXPECT_THAT(shared.poll(), IsEmpty());
+  }
   EXPECT_THAT(links.poll(), IsEmpty());
 }
 
