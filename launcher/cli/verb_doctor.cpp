@@ -1,3 +1,13 @@
+// One verb, four ways to run it:
+//
+// - without an option: examines this node and prints the findings;
+// - --nodes: starts a step on each node of the allocation that runs the first way with --json, and reads the
+//   reports from a shared folder;
+// - --network: starts a step on each node that runs the fourth way, and leads the rounds in which pairs of
+//   nodes measure their connection;
+// - --peer FOLDER (hidden): takes part in those rounds; the folder has the secret and the leader's address.
+//
+// The exit code is the worst finding, as a monitoring plugin has it, or with --gate as Holdfast has it.
 #include <fmt/format.h>
 #include <unistd.h>
 

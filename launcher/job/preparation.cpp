@@ -1,3 +1,12 @@
+// How settings become a run. look_at() does not stop at the first problem: without a cluster, a model or a
+// run directory it can look no further, but from there on it adds sbatch's options (they win over settings),
+// resolves the settings, plans, and makes every further check, and keeps all that it finds. prepare() then
+// writes the job's script in memory and throws all problems at once; nothing is on disk until then.
+//
+// The other functions are about a run directory that exists: may a further job wait for its turn in it
+// (check_same_run), has an earlier job done all of it (is_done), and take_run_dir(), by which the job itself
+// makes it its own. The job looks again once the directory is claimed, since another submit may have written
+// to it in between.
 #include "launcher/job/preparation.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,11 @@
+// A process is started by fork() and exec(). The parent may have threads, whose locks the child would find
+// locked forever; so everything that needs memory (arguments, places to look for the program, environment) is
+// made before the fork, and child_main() calls async-signal-safe functions only. It tells through a pipe that
+// exec() closes why it could not become its program: an end of file there means that the program runs.
+//
+// run() feeds and reads the three streams until the program has closed them, and then waits for its end. One
+// deadline holds for both. A program that exceeds it is killed; one that does not end then either, because it
+// waits in the kernel, is left behind after a second. So is a grandchild that keeps a stream open.
 #include "src/base/subprocess.hpp"
 
 #include <fcntl.h>

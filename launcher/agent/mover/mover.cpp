@@ -1,3 +1,20 @@
+// The agent's loop hands over three kinds of work. Each runs in one of eight threads, chosen by rank, so the
+// work for one rank is done in order and a node's ranks do not wait for each other.
+//
+// begin: a new attempt. States of earlier attempts are removed, except the one that this attempt began with.
+//
+// copy: a rank has sealed a state. The thread connects to the partner's mover, locks the generation so that
+// its rank does not write into it, and sends the seal. If the partner does not have that state, the buffers
+// follow. Then the file "copied" lets the rank go on, whether or not the copy succeeded: no rank waits for a
+// partner that fails. After a failure no copy is tried for 30 s.
+//
+// fetch: a rank is to start here, and its state is on another node. If a damaged copy of that very state is
+// here, only the buffers that are not whole are asked for. The first failure is the answer for all ranks,
+// since the leader must then choose another state.
+//
+// A new attempt gives up the copies of the last one, and a new request the fetches of the last one: a stop
+// token ends their connections. Each thread holds the State, so one that hangs in the kernel may outlive the
+// Mover and harms nothing.
 #include "launcher/agent/mover/mover.hpp"
 
 #include <fcntl.h>

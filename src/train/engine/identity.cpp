@@ -21,7 +21,8 @@ void require_one_identity(comm::Communicator& world, const std::string& identity
   if (largest[0] == ~largest[1]) return;
   throw Error(Exit::unhealthy,
               "the ranks of this run compute differently, so it could not be repeated bit for bit",
-              fmt::format("rank {} has: {}", world.rank(), identity), "Run on nodes with equal processors?");
+              fmt::format("rank {} has: {}", world.rank(), identity),
+              "Run on nodes with equal processors, GPUs and drivers?");
 }
 
 }  // namespace holdfast::train
