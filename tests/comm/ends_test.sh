@@ -10,6 +10,7 @@ program=$1
 start=("$2" -n 3 --oversubscribe --bind-to none)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 folder=$(mktemp -d "${TMPDIR:-/tmp}/hf-ends.XXXXXX")
+export OMPI_MCA_orte_tmpdir_base=$folder # one that two tests make at once is an error
 trap 'rm -rf "$folder"' EXIT
 
 # ends HOW [TEXT]: the job fails, before anything that waits for it would, and says TEXT.

@@ -29,6 +29,7 @@ class TrainingFixture : public ::testing::Test {
     folder_ = std::filesystem::temp_directory_path() /
               (std::string("holdfast-train-") + test->name() + "-" + std::to_string(::getpid()));
     std::filesystem::create_directories(folder_);
+    env::set("OMPI_MCA_orte_tmpdir_base", folder_.string());  // one that two tests make at once is an error
     write("model.toml",
           "[model]\nname = \"micro\"\nvocabulary = 128\nwidth = 32\nlayers = 2\nheads = 4\nkv_heads = 2\nffn "
           "= 88\nmax_sequence = 64\n");
