@@ -104,10 +104,6 @@ std::vector<TensorSpec> tensors_of_op(const ModelShape& m, const BlockOp& op) {
   }
 }
 
-const char* key_without_gpu(const BlockOp& op) {
-  return op.kind == BlockOp::Kind::head_norm ? "model.qk_norm" : nullptr;
-}
-
 namespace {
 
 using Mode = ActivationCheckpointing;

@@ -96,8 +96,6 @@ struct LinearPart {
 std::vector<LinearPart> parts_of(const ModelShape& shape, Role linear);
 /// What an operation of a block reads, as Hugging Face names it there, in canonical order.
 std::vector<TensorSpec> tensors_of_op(const ModelShape& shape, const BlockOp& op);
-/// The setting that asks for an operation which GPUs do not have yet; null: they have it.
-const char* key_without_gpu(const BlockOp& op);
 
 /// Of a linear layer y = x W^T in 8 bits: x, W and the gradient of y have scales of their own.
 constexpr int fp8_operands_of_linear = 3, fp8_operands_of_block = linears_of_block * fp8_operands_of_linear;

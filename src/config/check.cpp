@@ -3,7 +3,6 @@
 
 #include "src/base/error.hpp"
 #include "src/base/gpu_limits.hpp"
-#include "src/config/architecture.hpp"
 #include "src/config/check_parts.hpp"
 #include "src/config/load.hpp"
 #include "src/config/refuse.hpp"
@@ -69,10 +68,6 @@ void check(const RunConfig& config, const ModelShape& model) {
 }
 
 void check_gpu(const RunConfig& config, const ModelShape& model) {
-  for (const BlockOp& op : block_ops(model, 0))
-    if (const char* const key = key_without_gpu(op))
-      refuse(fmt::format("{} of model {} is not computed on GPUs yet", key, model.name),
-             "their kernels are of the Llama and Qwen 2 shapes", "Train it with train.device = \"cpu\"?");
   check_gpu_attention(config.precision.parameters == Precision::bf16, model.head_size());
 }
 

@@ -291,10 +291,6 @@ TEST(Check, JobsForGpusComputeInBf16) {
   EXPECT_EQ(resolved(gpus, Device::automatic, Precision::fp32), Precision::fp32) << "check_gpu refuses it";
   RunConfig c = resolve({}, gpus);
   check_gpu(c, {});
-  ModelShape normed;
-  normed.qk_norm = true;
-  EXPECT_THAT(test::refusal_of([&] { check_gpu(c, normed); }).text,
-              HasSubstr("model.qk_norm of model tiny is not computed on GPUs"));
   c.precision.parameters = Precision::fp32;
   EXPECT_EQ(
       test::refusal_of([&] { check_gpu(c, {}); }).text,

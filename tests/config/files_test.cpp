@@ -22,6 +22,12 @@ TEST(Files, ModelsHaveTheirPublishedSizes) {
   EXPECT_EQ(parameters_of(load_model("llama3.1-8b")), 8030261248);
   EXPECT_EQ(parameters_of(load_model("llama3-70b")), 70553706496);
   EXPECT_EQ(parameters_of(load_model("qwen2.5-7b")), 7615616512);
+  EXPECT_EQ(parameters_of(load_model("qwen3-0.6b")), 596049920);
+  EXPECT_EQ(parameters_of(load_model("qwen3-1.7b")), 1720574976);
+  EXPECT_EQ(parameters_of(load_model("qwen3-4b")), 4022468096);
+  EXPECT_EQ(parameters_of(load_model("qwen3-8b")), 8190735360);
+  EXPECT_EQ(parameters_of(load_model("qwen3-14b")), 14768307200);
+  EXPECT_EQ(parameters_of(load_model("qwen3-32b")), 32762123264);
   EXPECT_EQ(parameters_of(load_model("mistral-nemo-12b")), 12247782400);
   EXPECT_EQ(parameters_of(load_model("llama-124m")), 123587328);
   EXPECT_EQ(parameters_of(load_model("llama-1.5b")), 1547814912);
@@ -29,7 +35,8 @@ TEST(Files, ModelsHaveTheirPublishedSizes) {
 
 TEST(Files, ModelsAreValid) {
   for (const char* name : {"tiny", "llama2-7b", "llama2-13b", "llama2-70b", "llama3-8b", "llama3.1-8b",
-                           "llama3-70b", "qwen2.5-7b", "llama-124m", "mistral-nemo-12b"}) {
+                           "llama3-70b", "qwen2.5-7b", "llama-124m", "mistral-nemo-12b", "qwen3-0.6b",
+                           "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b"}) {
     const auto shape = load_model(name);
     EXPECT_EQ(shape.name, name);
     EXPECT_NO_THROW(check(RunConfig{}, shape)) << name;
@@ -66,7 +73,7 @@ TEST(Files, WhatIsWrittenReadsBackTheSame) {
     const auto facts = load_cluster(name);
     EXPECT_EQ(load_cluster(dir.write("cluster.toml", to_toml(facts)).string()), facts);
   }
-  for (const char* name : {"llama3.1-8b", "qwen2.5-7b", "llama-124m", "mistral-nemo-12b"}) {
+  for (const char* name : {"llama3.1-8b", "qwen2.5-7b", "qwen3-8b", "llama-124m", "mistral-nemo-12b"}) {
     const auto read = load_model(name);
     EXPECT_EQ(load_model(dir.write("model.toml", to_toml(read)).string()), read);
   }
@@ -78,10 +85,12 @@ TEST(Files, WhatIsWrittenReadsBackTheSame) {
 TEST(Files, AnUnknownNameListsTheOthers) {
   const auto refusal = refusal_of([] { load_model("llama2-7B"); });
   EXPECT_EQ(refusal.exit, Exit::usage);
-  EXPECT_THAT(refusal.text,
-              HasSubstr("there is no model called 'llama2-7B' (there are llama-1.5b, llama-124m, "
-                        "llama2-13b, llama2-70b, llama2-7b, llama3-70b, llama3-8b, "
-                        "llama3.1-8b, mistral-nemo-12b, qwen2.5-7b, tiny). Did you mean llama2-7b?"));
+  EXPECT_THAT(
+      refusal.text,
+      HasSubstr("there is no model called 'llama2-7B' (there are llama-1.5b, llama-124m, "
+                "llama2-13b, llama2-70b, llama2-7b, llama3-70b, llama3-8b, "
+                "llama3.1-8b, mistral-nemo-12b, qwen2.5-7b, qwen3-0.6b, qwen3-1.7b, qwen3-14b, qwen3-32b, "
+                "qwen3-4b, qwen3-8b, tiny). Did you mean llama2-7b?"));
   EXPECT_THAT(refusal_of([] { load_cluster("nabuchodonozor"); }).text,
               HasSubstr("Did you mean nabuchodonosor?"));
   EXPECT_THAT(refusal_of([] { load("quickstrat"); }).text, HasSubstr("Did you mean quickstart?"));

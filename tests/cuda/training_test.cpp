@@ -64,6 +64,23 @@ class GpuTraining : public TrainingFixture {
       ends_as("one", "run" + std::to_string(run++), layout);
     }
   }
+  /// A model with these settings learns on both, and has one digest in two worlds, with every access of a
+  /// kernel checked.
+  void is_near_the_cpu(const std::string& settings) const {
+    write("model.toml", files::read_text(path("model.toml")) + settings);
+    ASSERT_EQ(start("cpu", {1, {"train.device=cpu"}, {}}).status, 0);
+    const Finished done = start("gpu", {});
+    ASSERT_EQ(done.status, 0) << done.err;
+    const auto expected = losses("cpu"), curve = losses("gpu");
+    ASSERT_EQ(curve.size(), 6u);
+    EXPECT_LT(curve.back(), curve.front() - 0.3) << "it should learn something";
+    for (std::size_t i = 0; i < curve.size(); ++i)
+      EXPECT_NEAR(curve[i], expected[i], 2e-3) << "step " << i + 1;
+    ends_as("gpu", "guarded",
+            {2,
+             {"shard.strategy=full_shard", "train.activation_checkpointing=full"},
+             {"HOLDFAST_SIM_GUARD=1", "HOLDFAST_SIMT_SEED=77"}});
+  }
   std::vector<std::string> algorithms(const std::string& dir) const {
     std::vector<std::string> out;
     const auto json = nlohmann::json::parse(files::read_text(folder_ / dir / "tuning.json"));
@@ -101,6 +118,17 @@ TEST_F(GpuTraining, OneRankIsNearTheCpuAndItsBitsDependOnNoOrder) {
       << "after the first steps nothing is allocated";
 }
 
+// What models may have beside the first test's.
+
+TEST_F(GpuTraining, NormsOfHeadsAreNearTheCpu) { is_near_the_cpu("qk_norm = true\n"); }
+TEST_F(GpuTraining, HeadsThatAreWiderThanTheModelAreNearTheCpu) {
+  is_near_the_cpu("head_dim = 16\nqk_norm = true\n");
+}
+TEST_F(GpuTraining, BiasesAreNearTheCpu) {
+  is_near_the_cpu("qkv_bias = true\no_bias = true\nmlp_bias = true\n");
+}
+TEST_F(GpuTraining, ABlockWithoutPositionsIsNearTheCpu) { is_near_the_cpu("nope_every = 2\n"); }
+TEST_F(GpuTraining, FusedTensorsAreNearTheCpu) { is_near_the_cpu("fused = true\n"); }
 TEST_F(GpuTraining, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   end_as_one_rank({
       {2, {"shard.strategy=no_shard", "train.activation_checkpointing=selective"}, {}},

@@ -14,6 +14,7 @@
 #include "src/cuda/kernels/dropout.hpp"
 #include "src/cuda/kernels/embedding.hpp"
 #include "src/cuda/kernels/head.hpp"
+#include "src/cuda/kernels/head_norm.hpp"
 #include "src/cuda/kernels/norm.hpp"
 #include "src/cuda/kernels/ordered_sum.hpp"
 #include "src/cuda/kernels/quantize.hpp"
@@ -131,11 +132,17 @@ void CudaKernels::norm_backward(Stream& stream, const kernels::NormGradient& cal
   });
 }
 
-void CudaKernels::head_norm(Stream&, const kernels::HeadNorm&) {
-  expects(false, "a GPU is not asked to normalise queries and keys");
+void CudaKernels::head_norm(Stream& stream, const kernels::HeadNorm& call) {
+  enqueue(stream, [&](StreamHandle s) { cuda::head_norm(runtime_, s, call); });
 }
-void CudaKernels::head_norm_backward(Stream&, const kernels::HeadNorm&, const kernels::HeadNormGradient&) {
-  expects(false, "a GPU is not asked to normalise queries and keys");
+void CudaKernels::head_norm_backward(Stream& stream, const kernels::HeadNorm& call,
+                                     const kernels::HeadNormGradient& gradient) {
+  enqueue(stream, [&](StreamHandle s) {
+    const bool sums = gradient.d_q_gain != nullptr || gradient.d_k_gain != nullptr;
+    const std::int64_t bytes = sums ? head_norm_backward_scratch(call.in.rows, call.head_size) * 4 : 0;
+    cuda::head_norm_backward(runtime_, s, call, gradient,
+                             reinterpret_cast<float*>(scratch(bytes, "the gradient of norms of heads")));
+  });
 }
 
 void CudaKernels::swiglu(Stream& stream, Mat out, ConstMat gate_up, const kernels::Quantize* quantize) {

@@ -44,7 +44,6 @@ class CudaKernels final : public kernels::Kernels {
   void attention_backward(Stream&, const kernels::Attention&, const kernels::AttentionGradient&) override;
   void norm(Stream&, const kernels::Norm&) override;
   void norm_backward(Stream&, const kernels::NormGradient&) override;
-  // There are none yet: config::check_gpu() refuses models that ask for them.
   void head_norm(Stream&, const kernels::HeadNorm&) override;
   void head_norm_backward(Stream&, const kernels::HeadNorm&, const kernels::HeadNormGradient&) override;
   void swiglu(Stream&, Mat out, ConstMat gate_up, const kernels::Quantize* quantize = nullptr) override;

@@ -63,7 +63,7 @@ WIDE = {
     "swiglu_kernel<float, *, true>": (4, 2),
 }
 # What moves little, or shorter packs, or single elements, as the instances for rows that are not whole packs do.
-NARROW = ("*, false>", "norm_backward_kernel<*, false, true>", "rope_kernel<*, 1>", "add_losses_kernel", "add_parts_kernel",
+NARROW = ("*, false>", "head_norm_kernel<*>", "head_norm_backward_kernel<*>", "norm_backward_kernel<*, false, true>", "rope_kernel<*, 1>", "add_losses_kernel", "add_parts_kernel",
           "convert_start_kernel<*>", "digest_kernel<*>", "dropout_kernel<*, Bf16, *, false, true>", "order_kernel", "scales_kernel")
 
 # Where another release makes less of a kernel, with words of the problems: CUDA 12.4 keeps the elements of SwiGLU's output in local
