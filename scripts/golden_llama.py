@@ -101,6 +101,12 @@ SHAPES = {
         **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, rms_norm_eps=1e-5, tie_word_embeddings=False,
         pad_token_id=None, eos_token_id=None, rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
     ),
+    # Factors of embeddings, scores, residual and logits, as Granite 3 has them; its logits are smaller.
+    "granite": transformers.GraniteConfig(
+        **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, rms_norm_eps=1e-5, tie_word_embeddings=True,
+        embedding_multiplier=12.0, attention_multiplier=0.25, residual_multiplier=0.22, logits_scaling=0.75,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+    ),
 }
 
 

@@ -52,6 +52,7 @@ CASES = {
     "qwen3": (transformers.Qwen3Config, {"num_key_value_heads": 2, "head_dim": 24, "rope_parameters": PLAIN}, False),
     "smollm3": (transformers.SmolLM3Config, {"num_key_value_heads": 2, "no_rope_layer_interval": 2, "pad_token_id": None, "rope_parameters": PLAIN}, False),
     "phi3": (transformers.Phi3Config, {"num_key_value_heads": 2, "pad_token_id": None, "rope_parameters": PLAIN}, True),
+    "granite": (transformers.GraniteConfig, {"num_key_value_heads": 2, "embedding_multiplier": 12.0, "attention_multiplier": 0.125, "residual_multiplier": 0.22, "logits_scaling": 4.0, "rope_parameters": PLAIN}, True),
     "qwen2-tied": (transformers.Qwen2Config, {"num_key_value_heads": 2, "rope_parameters": PLAIN, "tie_word_embeddings": True}, False),
 }
 

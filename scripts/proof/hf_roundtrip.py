@@ -21,6 +21,7 @@ LLAMA3_ROPE = {
 YARN_ROPE = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 2.0, "original_max_position_embeddings": 32}
 Llama, Qwen2, Mistral = transformers.LlamaConfig, transformers.Qwen2Config, transformers.MistralConfig
 Qwen3, SmolLM3, Phi3 = transformers.Qwen3Config, transformers.SmolLM3Config, transformers.Phi3Config
+Granite = transformers.GraniteConfig
 EXPORTED_AS = {"MistralForCausalLM": "LlamaForCausalLM"}  # which computes the same
 CASES = {
     "llama-bf16": (Llama, torch.bfloat16, {"num_key_value_heads": 2}),
@@ -39,6 +40,9 @@ CASES = {
     "nemo-fp32": (Mistral, torch.float32, {"num_key_value_heads": 2, "head_dim": 12, "sliding_window": None}),
     "smollm3-fp32": (SmolLM3, torch.float32, {"num_key_value_heads": 2, "no_rope_layer_interval": 2, "pad_token_id": None}),
     "phi3-fp32": (Phi3, torch.float32, {"num_key_value_heads": 2, "pad_token_id": None}),
+    "granite-fp32": (Granite, torch.float32, {
+        "num_key_value_heads": 2, "embedding_multiplier": 12.0, "attention_multiplier": 0.125, "residual_multiplier": 0.22,
+        "logits_scaling": 4.0}),
     "mistral-bf16": (Mistral, torch.bfloat16, {"num_key_value_heads": 2, "sliding_window": None}),
 }
 

@@ -395,6 +395,12 @@ std::vector<Setting<ModelShape>> make_model_settings() {
   t.add("model.mlp_bias", &M::mlp_bias, "gate_proj, up_proj and down_proj have biases");
   t.add("model.qk_norm", &M::qk_norm, "RMSNorm of each head of queries and keys, before rope");
   t.add("model.fused", &M::fused, "q, k and v are one tensor, qkv_proj; gate and up one, gate_up_proj");
+  t.add("model.embedding_multiplier", &M::embedding_multiplier, "factor of embeddings", at_least(0));
+  t.add("model.attention_multiplier", &M::attention_multiplier,
+        "factor of attention's scores; 0: one by the square root of a head's size", at_least(0));
+  t.add("model.residual_multiplier", &M::residual_multiplier,
+        "factor of what attention and MLP add to the residual", at_least(0));
+  t.add("model.logits_scaling", &M::logits_scaling, "logits are divided by it", at_least(0));
   return std::move(t.settings);
 }
 

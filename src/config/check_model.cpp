@@ -1,6 +1,8 @@
 // Rules about the shape of a model.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "src/config/check_parts.hpp"
 #include "src/config/refuse.hpp"
 
@@ -29,6 +31,12 @@ void check_model(const ModelShape& m) {
            fmt::format("{} and {}; between them the stretching is blended", m.rope_low_frequency,
                        m.rope_high_frequency),
            "Use 1 and 4, as Llama 3.1 does?");
+  for (const auto& [factor, key] : {std::pair{m.embedding_multiplier, "embedding_multiplier"},
+                                    {m.residual_multiplier, "residual_multiplier"},
+                                    {m.logits_scaling, "logits_scaling"}})
+    if (factor <= 0)
+      refuse(fmt::format("model {}: {} is 0", m.name, key), "nothing would be left of what it multiplies",
+             "Leave it out, for 1?");
 }
 
 }  // namespace holdfast::config

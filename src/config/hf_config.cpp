@@ -38,6 +38,7 @@ struct Family {
   bool any_kv_heads = false;                      ///< where the key is missing: as many as heads
   bool nope = false;                              ///< some layers have no rotary positions
   bool fused = false;
+  bool multipliers = false;              ///< has Granite's factors, each 1 where its key is missing
   double theta = 10000, epsilon = 1e-6;  ///< where the keys are missing
   bool tied = false;                     ///< where the key is missing
 };
@@ -74,7 +75,13 @@ constexpr std::array families = {
            .window = Window::all,
            .any_kv_heads = true,
            .fused = true,
-           .epsilon = 1e-5}};
+           .epsilon = 1e-5},
+    Family{.hf_class = "GraniteForCausalLM",
+           .model_type = "granite",
+           .attention_bias = true,
+           .mlp_bias = true,
+           .any_kv_heads = true,
+           .multipliers = true}};
 
 std::vector<std::string_view> classes_of(std::span<const Family> all) {
   std::vector<std::string_view> out;
@@ -82,13 +89,18 @@ std::vector<std::string_view> classes_of(std::span<const Family> all) {
   return out;
 }
 
+bool has_multipliers(const ModelShape& m) {
+  return m.embedding_multiplier != 1 || m.attention_multiplier != 0 || m.residual_multiplier != 1 ||
+         m.logits_scaling != 1;
+}
+
 /// It computes models of this shape.
 bool computes(const Family& family, const ModelShape& m) {
   const bool attention_biases =
       family.attention_bias ? m.qkv_bias == m.o_bias : m.qkv_bias == family.qkv_bias && !m.o_bias;
   return attention_biases && (family.mlp_bias || !m.mlp_bias) && m.qk_norm == family.qk_norm &&
-         (family.nope || m.nope_every == 0) && m.fused == family.fused &&
-         (!family.fused || m.rope_scaling_factor == 1);
+         (family.nope || m.nope_every == 0) && (family.multipliers || !has_multipliers(m)) &&
+         m.fused == family.fused && (!family.fused || m.rope_scaling_factor == 1);
 }
 
 const Family& family_of(const ForeignJson& in) {
@@ -295,6 +307,17 @@ void read_biases(const ForeignJson& in, const Family& family, ModelShape& shape)
   shape.mlp_bias = has("mlp_bias", family.mlp_bias);
 }
 
+void read_multipliers(const ForeignJson& in, const Family& family, ModelShape& shape) {
+  if (!family.multipliers) return;
+  const auto factor = [&](const char* key) {
+    return in.get(key).is_null() ? 1 : in.positive(in.get(key), key);
+  };
+  shape.embedding_multiplier = factor("embedding_multiplier");
+  shape.attention_multiplier = factor("attention_multiplier");
+  shape.residual_multiplier = factor("residual_multiplier");
+  shape.logits_scaling = factor("logits_scaling");
+}
+
 HfTokenIds token_ids(const ForeignJson& in) {
   const auto id = [&](const char* key) -> std::string {
     const Json& value = in.get(key);
@@ -335,6 +358,7 @@ HfConfig parse_hf_config(std::string_view text, const std::string& path, const s
   shape.norm_epsilon = epsilon.is_null() ? family.epsilon : in.positive(epsilon, "rms_norm_eps");
   shape.tied_embeddings = in.flag("tie_word_embeddings", family.tied);
   read_biases(in, family, shape);
+  read_multipliers(in, family, shape);
   shape.qk_norm = family.qk_norm;
   shape.fused = family.fused;
   out.dtype = in.get("dtype").is_null() ? in.text("torch_dtype") : in.text("dtype");
@@ -378,6 +402,14 @@ std::string hf_config_text(const ModelShape& m, std::string_view dtype, const Hf
     json["no_rope_layers"] = Json::array();
     for (int layer = 0; layer < m.layers; ++layer)
       json["no_rope_layers"].push_back(m.nope_every == 0 || (layer + 1) % m.nope_every != 0 ? 1 : 0);
+  }
+  if (family->multipliers) {
+    json["embedding_multiplier"] = m.embedding_multiplier;
+    json["attention_multiplier"] = m.attention_multiplier > 0
+                                       ? m.attention_multiplier
+                                       : 1 / std::sqrt(static_cast<double>(m.head_size()));
+    json["residual_multiplier"] = m.residual_multiplier;
+    json["logits_scaling"] = m.logits_scaling;
   }
   if (m.rope_scaling_factor != 1 || m.rope_magnitude != 1) json["rope_scaling"] = rope_scaling_text(m);
   return json.dump(2) + "\n";

@@ -53,6 +53,9 @@ struct ModelShape {
   bool mlp_bias = false;  ///< gate_proj, up_proj and down_proj have biases
   bool qk_norm = false;   ///< RMSNorm over each head of queries and of keys, before rope (Qwen 3)
   bool fused = false;  ///< q_proj, k_proj and v_proj are one tensor, and so are gate_proj and up_proj (Phi 3)
+  /// Factors (Granite): of embeddings; of scores, 0: head_size^-1/2; of what attention and MLP add to the
+  /// residual; and what logits are divided by.
+  double embedding_multiplier = 1, attention_multiplier = 0, residual_multiplier = 1, logits_scaling = 1;
   Adapters adapters;
   int head_size() const { return head_dim > 0 ? head_dim : width / heads; }  ///< even
   /// Elements of a token's queries, or of its keys, over all heads.

@@ -61,7 +61,6 @@ struct Strip {
   std::int64_t keys() const { return end - key; }
 };
 
-inline double score_scale(const Attention& a) { return 1.0 / std::sqrt(static_cast<double>(a.head_size)); }
 constexpr double log2_e = 1.4426950408889634;
 inline std::int64_t rows_of(const Attention& a) { return a.qkv.rows / a.sequence; }
 

@@ -103,7 +103,7 @@ class Bf16AttentionBackward::Pair {
     const Bf16Panels keys = blocks_.right_at({keys_.keys, depth}, 0, key),
                      values = blocks_.right_at({keys_.values, depth}, 0, key);
     const RowMath& math = row_math();
-    const float scale = static_cast<float>(score_scale(all_.a_) * log2_e);
+    const float scale = static_cast<float>(all_.a_.score_scale() * log2_e);
     for (std::int64_t first = 0; first < n_; first += step) {
       const std::int64_t rows = std::min(step, n_ - first), seen = seen_by(first + rows);
       blocks_.product(my_.scores, key_block, blocks_.left_at(queries_, first, 0), keys, rows, seen, d_,
@@ -140,10 +140,10 @@ class Bf16AttentionBackward::Pair {
   }
 
   void write_queries() const {
-    write(head_.query(all_.g_.d_qkv, strip_.low, n_), my_.d_query, score_scale(all_.a_));
+    write(head_.query(all_.g_.d_qkv, strip_.low, n_), my_.d_query, all_.a_.score_scale());
   }
   void write_keys(std::int64_t key, std::int64_t count) const {
-    write(head_.key(all_.g_.d_qkv, key, count), my_.d_key, score_scale(all_.a_));
+    write(head_.key(all_.g_.d_qkv, key, count), my_.d_key, all_.a_.score_scale());
     write(head_.value(all_.g_.d_qkv, key, count), my_.d_value, 1.0);
   }
 

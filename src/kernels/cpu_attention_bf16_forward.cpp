@@ -91,7 +91,7 @@ void Bf16AttentionForward::run(std::int64_t task, int thread) const {
   const Bf16Panels keys{packed.keys, Bf16Blocks::depth_of(d)}, values{packed.values, Bf16Blocks::depth_of(s)};
   const std::int64_t first = strip.key / Bf16Blocks::k_step * Bf16Blocks::k_step, n = strip.queries();
   const RowMath& math = row_math();
-  const float scale = static_cast<float>(score_scale(a_) * log2_e);
+  const float scale = static_cast<float>(a_.score_scale() * log2_e);
 
   const ConstMat q = head.query(a_.qkv, strip.low, n);
   const Bf16Panels queries = blocks_.pack_left(my.queries, q.row<const Bf16>(0), q.stride, false, n, d);

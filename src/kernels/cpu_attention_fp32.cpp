@@ -58,7 +58,7 @@ void Fp32Attention::strip(std::int64_t task, int thread) const {
   const Strip strip(head, strips() - 1 - task % strips(), block);
   const Mat p = tensor::dense(scratch(thread), strip.queries(), strip.keys());
   product(p, head.query(a_.qkv, strip.low, strip.queries()), false, head.key(a_.qkv, strip.key, strip.keys()),
-          true, static_cast<float>(score_scale(a_)), 0.0f);
+          true, static_cast<float>(a_.score_scale()), 0.0f);
   for (std::int64_t i = strip.low; i < strip.end; ++i)
     head.log_sum(i) = softmax(p.row<float>(i - strip.low), head.document_start(i) - strip.key,
                               i + 1 - strip.key, strip.keys());
@@ -70,7 +70,7 @@ std::int64_t Fp32Attention::head_tasks() const { return rows_of(a_) * a_.kv_head
 
 void Fp32Attention::head_backward(const AttentionGradient& g, std::int64_t task, int thread) const {
   const std::int64_t row = task / a_.kv_heads, kv = task % a_.kv_heads, group = a_.heads / a_.kv_heads;
-  const auto scale = static_cast<float>(score_scale(a_));
+  const auto scale = static_cast<float>(a_.score_scale());
   for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
     const Head head(a_, row, h);
     if (h == kv * group)

@@ -10,6 +10,7 @@
 // Shapes: T = tokens of a micro-batch = rows * sequence, row by row; d = width, f = inner size of SwiGLU, V =
 // vocabulary. Weights lie as out x in, the Hugging Face way: a linear layer is y = x W^T.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -85,7 +86,7 @@ struct Rope {
 };
 
 /// Causal attention with grouped queries: query head h reads key/value head h / (heads / kv_heads); scores
-/// are scaled by head_size^-1/2. `qkv` is packed by columns: all query heads, all key heads, all value heads,
+/// are multiplied by `scale`. `qkv` is packed by columns: all query heads, all key heads, all value heads,
 /// already rotated.
 struct Attention {
   ConstMat qkv;              ///< T x (heads + 2 kv_heads) * head_size
@@ -95,6 +96,8 @@ struct Attention {
   int sequence = 1;  ///< tokens per row
   Documents documents;
   std::byte* workspace = nullptr;  ///< scratch: Kernels::workspace() bytes, aligned to 64
+  double scale = 0;                ///< 0: head_size^-1/2
+  double score_scale() const { return scale > 0 ? scale : 1.0 / std::sqrt(static_cast<double>(head_size)); }
 };
 struct AttentionGradient {
   ConstMat d_out;  ///< T x heads * head_size

@@ -71,10 +71,30 @@ void Layers::backward(Mat d_x, ConstMat d_y, ConstMat x, const Linear& l) const 
     kernels.matmul(stream, d_x, d_y, false, l.weight, false, Write::replace);
 }
 
+void Layers::embed(Mat x, ConstMat table, const std::int32_t* tokens) const {
+  kernels.embed(stream, x, table, tokens);
+  scale(x, shape.embedding_multiplier / shape.residual_multiplier);
+}
+
+void Layers::embed_backward(Mat d_table, Mat d_x, const std::int32_t* tokens, Write write) const {
+  scale(d_x, shape.embedding_multiplier / shape.residual_multiplier);
+  kernels.embed_backward(stream, d_table, d_x, tokens, write);
+}
+
+void Layers::scale(Mat x, double factor) const {
+  if (factor == 1) return;
+  kernels::Dropout all;  // of which nothing is left out
+  all.out = x;
+  all.in = x;
+  all.factor = static_cast<float>(factor);
+  kernels.dropout(stream, all);
+}
+
 void Layers::norm(Mat sum, ConstMat residual, ConstMat added, Mat normed, float* inverse_rms, const Gain& g,
                   const Quantize& input) const {
+  const double epsilon = shape.norm_epsilon / (shape.residual_multiplier * shape.residual_multiplier);
   kernels.norm(stream, {added ? residual : ConstMat(sum), added, sum, normed, g.weight, inverse_rms,
-                        static_cast<float>(shape.norm_epsilon), wanted(input)});
+                        static_cast<float>(epsilon), wanted(input)});
 }
 
 void Layers::norm_backward(ConstMat sum, ConstMat d_normed, const float* inverse_rms, Mat d_sum,
@@ -104,6 +124,7 @@ kernels::Attention Layers::attention() const {
   a.head_size = shape.head_size();
   a.sequence = options.sequence;
   a.documents = documents;
+  a.scale = shape.attention_multiplier;
   return a;
 }
 

@@ -70,6 +70,19 @@ struct Layers {
   /// read first.
   void backward(Mat d_x, ConstMat d_y, ConstMat x, const Linear& l) const;
 
+  // Where a model multiplies what half blocks add to the residual, the residual is kept divided by this
+  // factor: then nothing has to be multiplied in a block, embeddings are divided by it, and norms see the
+  // same but for their epsilon.
+
+  /// x (T x d) = what enters the first block.
+  void embed(Mat x, ConstMat table, const std::int32_t* tokens) const;
+  /// Adds the gradient of the table. d_x: the gradient of what enters the first block, overwritten.
+  void embed_backward(Mat d_table, Mat d_x, const std::int32_t* tokens, Write write) const;
+  /// Of what the head reads, and of its gradient.
+  double logit_factor() const { return 1 / shape.logits_scaling; }
+  /// x *= factor
+  void scale(Mat x, double factor) const;
+
   /// sum = residual + added; normed = RMSNorm(sum). With nothing added `sum` is where the residual already
   /// is. `input`: of the layer that reads `normed`.
   void norm(Mat sum, ConstMat residual, ConstMat added, Mat normed, float* inverse_rms, const Gain& g,

@@ -181,7 +181,7 @@ void Transformer::State::repeat(Direction direction, int unit, const BlockWeight
 void Transformer::State::forward() {
   weights().acquire(0);
   const Mat x = a.mat(shape.layers > 0 ? Activation::input : Activation::output);
-  kernels().embed(layers.stream, x, layers.weight(roles.embedding), a.words(Activation::inputs));
+  layers.embed(x, layers.weight(roles.embedding), a.words(Activation::inputs));
   weights().release(0);
   report(Direction::forward, 0);
 
@@ -210,6 +210,7 @@ void Transformer::State::head(bool gradients) {
   float* inverse_rms = a.floats(Activation::output_rms);
   const Gain final_norm = layers.gain(roles.final_norm, gradients);
   layers.norm(output, left.residual, left.added, normed, inverse_rms, final_norm);
+  layers.scale(normed, layers.logit_factor());
 
   kernels::HeadLoss h;
   h.hidden = normed;
@@ -226,6 +227,7 @@ void Transformer::State::head(bool gradients) {
   kernels().head_loss(layers.stream, h);
   report(Direction::forward, unit);
   if (gradients) {
+    layers.scale(d_normed, layers.logit_factor());
     layers.norm_backward(output, d_normed, inverse_rms, a.mat(Activation::d_residual), final_norm,
                          Write::replace);
     weights().reduce(unit);
@@ -247,9 +249,8 @@ void Transformer::State::backward() {
     report(Direction::backward, layer + 1);
   }
   if (const Mat d_table = layers.gradient(roles.embedding))
-    kernels().embed_backward(layers.stream, d_table, a.mat(Activation::d_residual),
-                             a.words(Activation::inputs),
-                             shape.tied_embeddings ? Write::add : Write::replace);
+    layers.embed_backward(d_table, a.mat(Activation::d_residual), a.words(Activation::inputs),
+                          shape.tied_embeddings ? Write::add : Write::replace);
   weights().reduce(0);
   report(Direction::backward, 0);
 }

@@ -65,7 +65,7 @@ TEST(HfConfig, WhatTransformersWrites) {
 
 TEST(HfConfig, WhatIsPrintedIsRead) {
   for (const char* name : {"llama2", "llama3", "qwen2", "llama_tied", "qwen3", "nemo", "llama_biased",
-                           "linear", "dynamic", "yarn", "smollm3", "phi3"}) {
+                           "linear", "dynamic", "yarn", "smollm3", "phi3", "granite"}) {
     const auto shape = load_hf_config(golden(name)).shape;
     const auto again = parse_hf_config(hf_config_text(shape, "float16", {"1", "[2,3]", "0"}), "x", name);
     EXPECT_EQ(again.shape, shape) << name;
@@ -190,6 +190,22 @@ TEST(HfConfig, ReadsWhichBlocksHaveNoPositions) {
   EXPECT_EQ(read(json).shape.nope_every, 3);
   json["no_rope_layers"] = {1, 1, 1, 1, 1};
   EXPECT_EQ(read(json).shape.nope_every, 0);
+}
+
+TEST(HfConfig, ReadsTheFactorsOfGranite) {
+  Json json = llama31();
+  json.erase("rope_scaling");
+  json["architectures"] = {"GraniteForCausalLM"}, json["model_type"] = "granite";
+  ModelShape shape = read(json).shape;
+  EXPECT_EQ(shape.attention_multiplier, 1) << "the class's own default, not that of other models";
+  EXPECT_EQ(std::pair(shape.embedding_multiplier, shape.logits_scaling), std::pair(1.0, 1.0));
+  json["embedding_multiplier"] = 12, json["attention_multiplier"] = 0.0078125;
+  json["residual_multiplier"] = 0.22, json["logits_scaling"] = 16;
+  shape = read(json).shape;
+  EXPECT_EQ(std::pair(shape.embedding_multiplier, shape.attention_multiplier), std::pair(12.0, 0.0078125));
+  EXPECT_EQ(std::pair(shape.residual_multiplier, shape.logits_scaling), std::pair(0.22, 16.0));
+  json["residual_multiplier"] = 0;
+  EXPECT_THAT(complaint(json), HasSubstr("residual_multiplier is 0, not a positive number"));
 }
 
 TEST(HfConfig, ReadsTheHeadsOfQwen3) {

@@ -95,6 +95,18 @@ inline config::ModelShape micro_smollm3() {
   return s;
 }
 
+/// Factors of embeddings, scores, residual and logits.
+inline config::ModelShape micro_granite() {
+  config::ModelShape s = micro(true);
+  s.embedding_multiplier = 3;
+  s.attention_multiplier = 0.3;
+  s.residual_multiplier = 0.7;
+  s.logits_scaling = 5;
+  s.o_bias = s.qkv_bias = true;
+  s.norm_epsilon = 0.1;  // so that it counts
+  return s;
+}
+
 /// Values that let every path carry a gradient that can be seen: large weights, gains off one, biases off
 /// zero.
 inline MemoryWeights lively(const config::ModelShape& shape, DType type = DType::fp32, float scale = 15) {

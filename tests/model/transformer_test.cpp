@@ -84,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(Micro, MicroBatch,
                                            MicroBatchCase{"BiasesTied", micro_qwen(), true},
                                            MicroBatchCase{"NormalisedHeads", micro_qwen3(), true},
                                            MicroBatchCase{"BiasesEverywhere", micro_biased(), true},
-                                           MicroBatchCase{"ABlockWithoutPositions", micro_smollm3(), true}),
+                                           MicroBatchCase{"ABlockWithoutPositions", micro_smollm3(), true},
+                                           MicroBatchCase{"Multipliers", micro_granite(), true}),
                          [](const auto& test) { return test.param.name; });
 
 TEST(Reference, LeavesRotationsKeptBlendedAndStretched) {

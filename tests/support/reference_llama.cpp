@@ -44,9 +44,9 @@ Var rope(Tape& t, Var x, const Places& places, double theta, const Stretch& stre
       {t.add(t.multiply(a, c), t.multiply(b, m)), t.add(t.multiply(b, c), t.multiply(a, s))});
 }
 
-Var attention(Tape& t, Var q, Var k, Var v, int heads, int kv_heads, const Places& places) {
+Var attention(Tape& t, Var q, Var k, Var v, int heads, int kv_heads, const Places& places, double factor) {
   const i64 size = t.value(q).cols / heads, rows = t.value(q).rows / places.sequence, n = places.sequence;
-  const double scale = 1 / std::sqrt(static_cast<double>(size));
+  const double scale = factor > 0 ? factor : 1 / std::sqrt(static_cast<double>(size));
   std::vector<Var> out;
   for (i64 row = 0; row < rows; ++row) {
     auto part = [&](Var x, i64 head) { return t.rows(t.columns(x, head * size, size), row * n, n); };
@@ -102,7 +102,11 @@ MicroBatch run_micro_batch(const Model& model, const Tokens& inputs, const Token
   };
   auto biased = [&](Var y) { return t.add(y, t.matmul_transposed(ones, weight())); };
   const Var table = weight();
-  Var x = t.gather(table, inputs);
+  auto scaled = [&](Var v, double factor) {
+    return t.map(
+        v, [=](double y) { return y * factor; }, [=](double) { return factor; });
+  };
+  Var x = scaled(t.gather(table, inputs), shape.embedding_multiplier);
   for (int layer = 0; layer < shape.layers; ++layer) {
     const Var attention_gain = weight();
     const Var a = rms_norm(t, x, attention_gain, shape.norm_epsilon);
@@ -118,9 +122,11 @@ MicroBatch run_micro_batch(const Model& model, const Tokens& inputs, const Token
     const bool turns = shape.nope_every == 0 || layer % shape.nope_every != shape.nope_every - 1;
     const Var q = turns ? rotated(qkv[0], shape.heads) : qkv[0],
               k = turns ? rotated(qkv[1], shape.kv_heads) : qkv[1];
-    Var y = t.matmul_transposed(attention(t, q, k, qkv[2], shape.heads, shape.kv_heads, places), weight());
+    Var y = t.matmul_transposed(
+        attention(t, q, k, qkv[2], shape.heads, shape.kv_heads, places, shape.attention_multiplier),
+        weight());
     if (shape.o_bias) y = biased(y);
-    x = t.add(x, y);
+    x = t.add(x, scaled(y, shape.residual_multiplier));
     const Var b = rms_norm(t, x, weight(), shape.norm_epsilon);
     Var gate_up[2];
     for (Var& z : gate_up) z = t.matmul_transposed(b, weight());
@@ -128,11 +134,11 @@ MicroBatch run_micro_batch(const Model& model, const Tokens& inputs, const Token
       for (Var& z : gate_up) z = biased(z);
     Var z = t.matmul_transposed(swiglu(t, gate_up[0], gate_up[1]), weight());
     if (shape.mlp_bias) z = biased(z);
-    x = t.add(x, z);
+    x = t.add(x, scaled(z, shape.residual_multiplier));
   }
   const Var normed = rms_norm(t, x, weight(), shape.norm_epsilon);
-  const Var loss =
-      t.cross_entropy(t.matmul_transposed(normed, shape.tied_embeddings ? table : weight()), labels);
+  const Var logits = t.matmul_transposed(normed, shape.tied_embeddings ? table : weight());
+  const Var loss = t.cross_entropy(scaled(logits, 1 / shape.logits_scaling), labels);
 
   MicroBatch micro_batch;
   micro_batch.loss = t.value(loss).v[0];

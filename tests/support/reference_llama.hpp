@@ -30,7 +30,8 @@ double rope_frequency(std::int64_t j, std::int64_t half, double theta, const Str
 /// One head: T x head_size, "rotate half".
 Tape::Var rope(Tape&, Tape::Var x, const Places&, double theta, const Stretch& = {});
 /// q: T x heads * head_size, k and v: T x kv_heads * head_size, rotated already. Causal, within documents.
-Tape::Var attention(Tape&, Tape::Var q, Tape::Var k, Tape::Var v, int heads, int kv_heads, const Places&);
+Tape::Var attention(Tape&, Tape::Var q, Tape::Var k, Tape::Var v, int heads, int kv_heads, const Places&,
+                    double scale = 0);
 /// silu(gate) * up
 Tape::Var swiglu(Tape&, Tape::Var gate, Tape::Var up);
 

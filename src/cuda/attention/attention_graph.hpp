@@ -24,7 +24,7 @@ enum AttentionTensor : std::int64_t {
   uid_out,
   uid_log_sum,
   uid_starts,  ///< documents only
-  uid_scale,   ///< head_size^-1/2
+  uid_scale,   ///< of scores
   uid_masked,  ///< the score of a key that a query must not look at, see masked_score
   // Backward
   uid_d_out,

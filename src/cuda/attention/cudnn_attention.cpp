@@ -47,9 +47,9 @@ void check_call(const AttentionShape& shape, const kernels::Attention& call) {
   expects(call.log_sum != nullptr && call.workspace != nullptr, "attention: log_sum and workspace are given");
 }
 
-AttentionScalars scalars_of(const AttentionShape& shape) {
+AttentionScalars scalars_of(const kernels::Attention& call) {
   AttentionScalars scalars;
-  scalars.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_size)));
+  scalars.scale = static_cast<float>(call.score_scale());
   return scalars;
 }
 
@@ -189,7 +189,7 @@ void CudnnAttention::forward(StreamHandle stream, const kernels::Attention& call
   check_call(shape, call);
   const AttentionPlans& known =
       plans_for_call(AttentionPass::forward, shape, {call.qkv.stride, call.out.stride, 0, 0});
-  const AttentionScalars scalars = scalars_of(shape);
+  const AttentionScalars scalars = scalars_of(call);
   check_cudnn(cudnnSetStream(handle_, reinterpret_cast<cudaStream_t>(stream)), "cudnnSetStream");
   std::byte* workspace = aligned(call.workspace);
   for (const AttentionPlans::Part& part : known.parts())
@@ -206,7 +206,7 @@ void CudnnAttention::backward(StreamHandle stream, const kernels::Attention& cal
   const AttentionPlans& known =
       plans_for_call(AttentionPass::backward, shape,
                      {call.qkv.stride, call.out.stride, gradient.d_out.stride, gradient.d_qkv.stride});
-  const AttentionScalars scalars = scalars_of(shape);
+  const AttentionScalars scalars = scalars_of(call);
   check_cudnn(cudnnSetStream(handle_, reinterpret_cast<cudaStream_t>(stream)), "cudnnSetStream");
   std::byte* workspace = aligned(call.workspace);
   for (const AttentionPlans::Part& part : known.parts())

@@ -47,7 +47,7 @@ void attend_as(const CachedAttention& a, std::int64_t task) {
   std::vector<float> scores(tokens), sum(as_size(n));
   for (std::int64_t head = kv * group; head < (kv + 1) * group; ++head) {
     scores_of(scores.data(), a.queries.row<const T>(row) + head * n, keys, stride, tokens, n,
-              1.0f / std::sqrt(static_cast<float>(n)));
+              a.scale > 0 ? a.scale : 1.0f / std::sqrt(static_cast<float>(n)));
     softmax(scores.data(), tokens);
     weighted(sum.data(), scores.data(), values, stride, tokens, n);
     T* out = a.out.row<T>(row) + head * n;

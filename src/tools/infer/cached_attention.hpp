@@ -14,6 +14,7 @@ struct CachedAttention {
   ConstMat key_values;  ///< tokens x 2 kv_heads * head_size: keys, rotated, then values; tokens >= T
   Mat out;              ///< T x heads * head_size
   int heads = 1, kv_heads = 1, head_size = 2;
+  float scale = 0;  ///< of scores; 0: head_size^-1/2
 };
 
 /// One query row and the query heads of one key/value head, from 0 to T * kv_heads - 1: a piece of work that

@@ -139,7 +139,8 @@ void Decoder::State::attention(int layer, std::span<const Part> parts, Mat qkv, 
     const Mat own = qkv.rows_at(part.first, part.rows);
     part.text->append(layer, own.cols_at(shape.query_width(), 2 * shape.key_width()));
     calls.push_back({own, part.text->rows(layer, part.text->length() + part.rows),
-                     out.rows_at(part.first, part.rows), shape.heads, shape.kv_heads, shape.head_size()});
+                     out.rows_at(part.first, part.rows), shape.heads, shape.kv_heads, shape.head_size(),
+                     static_cast<float>(shape.attention_multiplier)});
   }
   const std::int64_t tasks_of_row = shape.kv_heads;
   spread(rows * tasks_of_row, [&](std::int64_t task) {
@@ -155,7 +156,7 @@ void Decoder::State::attention(int layer, std::span<const Part> parts, Mat qkv, 
 void Decoder::State::pass(std::span<const std::int32_t> tokens, std::span<const Part> parts, bool prompt) {
   using Kind = config::BlockOp::Kind;
   rows = static_cast<std::int64_t>(tokens.size());
-  kernels.embed(stream, at(Activation::input), layers.weight(roles.embedding), tokens.data());
+  layers.embed(at(Activation::input), layers.weight(roles.embedding), tokens.data());
   model::Entering entering{at(Activation::input), {}};
   for (int layer = 0; layer < shape.layers; ++layer) {
     const model::BlockWeights& w = blocks[as_size(layer)];
@@ -187,6 +188,7 @@ void Decoder::State::head(std::span<const Part> parts, Mat logits) {
   }
   layers.norm(x, x, shape.layers == 0 ? ConstMat{} : ConstMat(added), y, floats(Activation::output_rms),
               layers.gain(roles.final_norm, false));
+  layers.scale(y, layers.logit_factor());
   multiply_rows(logits, y, layers.weight(roles.head));
 }
 

@@ -25,7 +25,7 @@ struct Graphs : CudnnPlans {
     const AttentionStrides strides{call.a.qkv.stride, call.a.out.stride, gradient.d_out.stride,
                                    gradient.d_qkv.stride};
     AttentionScalars scalars;
-    scalars.scale = 1 / std::sqrt(static_cast<float>(shape.head_size));
+    scalars.scale = static_cast<float>(call.a.score_scale());
     for (const AttentionPart& part : forward_parts(shape)) {
       const PartLayout layout(shape, part);
       GraphOnHost(attention_forward_plan(layout, strides, device_).json(),

@@ -114,6 +114,7 @@ void run(kernels::Kernels& kernels, const PartLayout& layout, const Attention& c
   packed.copy_starts(call.documents.start);
   tensor::InlineStream stream;
   Attention part = packed.call();
+  part.scale = call.scale;
   std::vector<std::byte> memory(kernels.workspace(part) + 64);
   part.workspace = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
   if (gradient == nullptr) {
