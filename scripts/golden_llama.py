@@ -107,6 +107,13 @@ SHAPES = {
         embedding_multiplier=12.0, attention_multiplier=0.25, residual_multiplier=0.22, logits_scaling=0.75,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
     ),
+    # Three quarters of a head are rotated, each frequency is divided by a factor of its own, and sines and cosines grow.
+    "phi4_mini": transformers.Phi3Config(
+        **COMMON, hidden_size=64, intermediate_size=48, num_key_value_heads=2, rms_norm_eps=1e-5, tie_word_embeddings=True,
+        pad_token_id=None, eos_token_id=None, original_max_position_embeddings=32, rope_parameters={
+            "rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
+            "short_factor": [1.0, 1.0, 1.25, 1.5, 2.0, 4.0], "long_factor": [1.0, 1.5, 3.0, 6.0, 12.0, 24.0]},
+    ),
 }
 
 

@@ -43,6 +43,8 @@ LLAMA3 = {
     "original_max_position_embeddings": 64,
 }
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75, "short_factor": [1.0, 1.0, 1.25, 1.5, 2.0, 4.0],
+            "long_factor": [1.0, 1.5, 3.0, 6.0, 12.0, 24.0]}
 PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
 COMMON = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 256}
 CASES = {
@@ -52,6 +54,7 @@ CASES = {
     "qwen3": (transformers.Qwen3Config, {"num_key_value_heads": 2, "head_dim": 24, "rope_parameters": PLAIN}, False),
     "smollm3": (transformers.SmolLM3Config, {"num_key_value_heads": 2, "no_rope_layer_interval": 2, "pad_token_id": None, "rope_parameters": PLAIN}, False),
     "phi3": (transformers.Phi3Config, {"num_key_value_heads": 2, "pad_token_id": None, "rope_parameters": PLAIN}, True),
+    "phi4-mini": (transformers.Phi3Config, {"num_key_value_heads": 2, "pad_token_id": None, "original_max_position_embeddings": 256, "rope_parameters": LONGROPE}, True),
     "granite": (transformers.GraniteConfig, {"num_key_value_heads": 2, "embedding_multiplier": 12.0, "attention_multiplier": 0.125, "residual_multiplier": 0.22, "logits_scaling": 4.0, "rope_parameters": PLAIN}, True),
     "qwen2-tied": (transformers.Qwen2Config, {"num_key_value_heads": 2, "rope_parameters": PLAIN, "tie_word_embeddings": True}, False),
 }

@@ -19,6 +19,10 @@ LLAMA3_ROPE = {
     "original_max_position_embeddings": 32,
 }
 YARN_ROPE = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 2.0, "original_max_position_embeddings": 32}
+LONGROPE = {
+    "rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
+    "short_factor": [1.0, 1.0, 1.25, 1.5, 2.0, 4.0], "long_factor": [1.0, 1.5, 3.0, 6.0, 12.0, 24.0],
+}
 Llama, Qwen2, Mistral = transformers.LlamaConfig, transformers.Qwen2Config, transformers.MistralConfig
 Qwen3, SmolLM3, Phi3 = transformers.Qwen3Config, transformers.SmolLM3Config, transformers.Phi3Config
 Granite = transformers.GraniteConfig
@@ -40,6 +44,8 @@ CASES = {
     "nemo-fp32": (Mistral, torch.float32, {"num_key_value_heads": 2, "head_dim": 12, "sliding_window": None}),
     "smollm3-fp32": (SmolLM3, torch.float32, {"num_key_value_heads": 2, "no_rope_layer_interval": 2, "pad_token_id": None}),
     "phi3-fp32": (Phi3, torch.float32, {"num_key_value_heads": 2, "pad_token_id": None}),
+    "phi4-mini-fp32": (Phi3, torch.float32, {
+        "num_key_value_heads": 2, "pad_token_id": None, "original_max_position_embeddings": 32, "rope_parameters": LONGROPE}),
     "granite-fp32": (Granite, torch.float32, {
         "num_key_value_heads": 2, "embedding_multiplier": 12.0, "attention_multiplier": 0.125, "residual_multiplier": 0.22,
         "logits_scaling": 4.0}),

@@ -7,8 +7,9 @@ namespace holdfast {
 enum class RopeType {
   llama3,  ///< long wavelengths are divided by a factor, short ones kept, those between blended by wavelength
   linear,  ///< all are divided by it
-  dynamic,  ///< nothing, up to the longest sequence ("dynamic NTK")
-  yarn,     ///< as llama3, blended by place in the head; sines and cosines may grow
+  dynamic,   ///< nothing, up to the longest sequence ("dynamic NTK")
+  yarn,      ///< as llama3, blended by place in the head; sines and cosines may grow
+  longrope,  ///< each is divided by a factor of its own (Phi 3 and 4); sines and cosines may grow
 };
 
 }  // namespace holdfast

@@ -179,7 +179,7 @@ class Rows {
 
   void around() {
     using enum Activation;
-    const std::int64_t d = m_.width, half = m_.head_size() / 2;
+    const std::int64_t d = m_.width, half = m_.rotary_size() / 2;
     one(branch, "branch", o_.activations, tokens_, std::max(d, width_of(m_, attended)));
     one(output, "output", o_.activations, tokens_, d);
     one(d_residual, "d residual", o_.activations, tokens_, d);

@@ -41,7 +41,7 @@ enum class Activation {
   d_qkv,
   d_gate_up,
   logits,  ///< head_chunk tokens x vocabulary, fp32
-  cosine,  ///< rotary table: sequence x head size / 2
+  cosine,  ///< rotary table: sequence x rotary size / 2
   sine,
   inputs,  ///< tokens, labels, and where their documents begin: 1 x T words of 32 bits
   labels,

@@ -13,6 +13,7 @@ constexpr Kind kind_of() {
   if constexpr (std::is_same_v<Field, std::string>) return Kind::text;
   if constexpr (std::is_enum_v<Field>) return Kind::choice;
   if constexpr (std::is_same_v<Field, std::vector<std::string>>) return Kind::list;
+  if constexpr (std::is_same_v<Field, std::vector<double>>) return Kind::numbers;
   if constexpr (std::is_floating_point_v<Field>) return Kind::number;
   return Kind::integer;
 }
@@ -385,6 +386,12 @@ std::vector<Setting<ModelShape>> make_model_settings() {
   t.add("model.rope_original_sequence", &M::rope_original_sequence, "in which turns are counted",
         at_least(1));
   t.add("model.rope_magnitude", &M::rope_magnitude, "factor of sines and cosines; YaRN's attention_factor",
+        at_least(0));
+  t.add("model.rope_short_factors", &M::rope_short_factors,
+        "of longrope: what each frequency is divided by, up to rope_original_sequence");
+  t.add("model.rope_long_factors", &M::rope_long_factors,
+        "of longrope: the same for longer sequences, which are not computed; for exports");
+  t.add("model.rotary_dim", &M::rotary_dim, "elements of a head that are rotated, the first ones; 0: all",
         at_least(0));
   t.add("model.nope_every", &M::nope_every, "the last of so many blocks has no rotary positions; 0: all have",
         at_least(0));

@@ -1,8 +1,10 @@
 // Rules about the shape of a model.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/config/check_parts.hpp"
 #include "src/config/refuse.hpp"
 
@@ -31,6 +33,23 @@ void check_model(const ModelShape& m) {
            fmt::format("{} and {}; between them the stretching is blended", m.rope_low_frequency,
                        m.rope_high_frequency),
            "Use 1 and 4, as Llama 3.1 does?");
+  if (m.rotary_dim % 2 != 0 || m.rotary_dim > m.head_size())
+    refuse(fmt::format("model {}: rotary_dim {} is no even part of a head", m.name, m.rotary_dim),
+           fmt::format("a head has {} elements, and pairs of them are turned", m.head_size()),
+           "Correct the model file?");
+  const auto pairs = m.rope_type == RopeType::longrope ? as_size(m.rotary_size() / 2) : 0;
+  for (const auto& [factors, key] :
+       {std::pair{&m.rope_short_factors, "rope_short_factors"}, {&m.rope_long_factors, "rope_long_factors"}})
+    if (factors->size() != pairs || std::ranges::any_of(*factors, [](double f) { return !(f > 0); }))
+      refuse(fmt::format("model {}: {} has {} numbers, not {} positive ones", m.name, key, factors->size(),
+                         pairs),
+             "longrope has one for each pair of elements that is turned, and nothing else has any",
+             "Correct the model file?");
+  if (m.rope_type == RopeType::longrope && m.max_sequence > m.rope_original_sequence)
+    refuse(fmt::format("model {}: max_sequence is longer than rope_original_sequence", m.name),
+           fmt::format("{} and {}; beyond it, longrope has other frequencies, which are not computed here",
+                       m.max_sequence, m.rope_original_sequence),
+           fmt::format("Use max_sequence = {}?", m.rope_original_sequence));
   for (const auto& [factor, key] : {std::pair{m.embedding_multiplier, "embedding_multiplier"},
                                     {m.residual_multiplier, "residual_multiplier"},
                                     {m.logits_scaling, "logits_scaling"}})

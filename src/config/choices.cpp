@@ -29,7 +29,7 @@ const std::vector<std::string>& names_of<Scaling>() {
 }
 template <>
 const std::vector<std::string>& names_of<RopeType>() {
-  static const std::vector<std::string> names = {"llama3", "linear", "dynamic", "yarn"};
+  static const std::vector<std::string> names = {"llama3", "linear", "dynamic", "yarn", "longrope"};
   return names;
 }
 template <>

@@ -179,6 +179,8 @@ const std::vector<ForeignName>& foreign_names() {
       {"headdim", "Hugging Face", "model.head_dim, in the model file"},
       {"kvchannels", "Megatron", "model.head_dim, in the model file"},
       {"qklayernorm", "Megatron", "model.qk_norm, in the model file"},
+      {"partialrotaryfactor", "Hugging Face", "model.rotary_dim, in the model file"},
+      {"rotarypercent", "Megatron", "model.rotary_dim, in the model file"},
       {"intermediatesize", "Hugging Face", "model.ffn, in the model file"},
       {"ffnhiddensize", "Megatron", "model.ffn, in the model file"},
       {"vocabsize", "Hugging Face", "model.vocabulary, in the model file"},

@@ -38,6 +38,7 @@ struct Family {
   bool any_kv_heads = false;                      ///< where the key is missing: as many as heads
   bool nope = false;                              ///< some layers have no rotary positions
   bool fused = false;
+  bool longrope = false;                 ///< it, or no stretching; and parts of heads may be turned
   bool multipliers = false;              ///< has Granite's factors, each 1 where its key is missing
   double theta = 10000, epsilon = 1e-6;  ///< where the keys are missing
   bool tied = false;                     ///< where the key is missing
@@ -75,6 +76,7 @@ constexpr std::array families = {
            .window = Window::all,
            .any_kv_heads = true,
            .fused = true,
+           .longrope = true,
            .epsilon = 1e-5},
     Family{.hf_class = "GraniteForCausalLM",
            .model_type = "granite",
@@ -100,7 +102,9 @@ bool computes(const Family& family, const ModelShape& m) {
       family.attention_bias ? m.qkv_bias == m.o_bias : m.qkv_bias == family.qkv_bias && !m.o_bias;
   return attention_biases && (family.mlp_bias || !m.mlp_bias) && m.qk_norm == family.qk_norm &&
          (family.nope || m.nope_every == 0) && (family.multipliers || !has_multipliers(m)) &&
-         m.fused == family.fused && (!family.fused || m.rope_scaling_factor == 1);
+         m.fused == family.fused &&
+         (family.longrope ? m.rope_type == RopeType::longrope || m.rope_scaling_factor == 1
+                          : m.rope_type != RopeType::longrope && m.rotary_dim == 0);
 }
 
 const Family& family_of(const ForeignJson& in) {
@@ -137,8 +141,6 @@ void refuse_what_we_lack(const ForeignJson& in) {
                             ForeignJson::shown(value)));
   if (const std::string act = in.text("hidden_act"); !act.empty() && act != "silu" && act != "swish")
     in.refuse("hidden_act is " + quoted(act) + "; silu is what Holdfast computes");
-  if (const Json& part = in.get("partial_rotary_factor"); !part.is_null() && (!part.is_number() || part != 1))
-    in.refuse("partial_rotary_factor is " + ForeignJson::shown(part) + "; here all of a head is turned");
   if (!in.get("quantization_config").is_null())
     in.refuse("quantization_config is set: its weights are quantised, and the full ones are needed");
   if (const Json& code = in.get("auto_map"); !code.is_null())
@@ -179,6 +181,64 @@ double magnitude_of(const ForeignJson& in, const Inside& inside, double factor) 
   return grown(in.positive(one, "mscale")) / grown(in.positive(all, "mscale_all_dim"));
 }
 
+/// How many elements of a head are turned.
+template <class Inside>
+void read_rotary_dim(const ForeignJson& in, const Family& family, const Inside& inside, ModelShape& shape) {
+  const char* const key = "partial_rotary_factor";
+  const Json &outer = in.get(key), &inner = inside(key);
+  if (!outer.is_null() && !inner.is_null() && outer != inner)
+    in.refuse(fmt::format("{} is {} and {}", key, ForeignJson::shown(outer), ForeignJson::shown(inner)));
+  const Json& part = outer.is_null() ? inner : outer;
+  if (part.is_null() || part == 1) return;
+  if (!family.longrope)
+    in.refuse(fmt::format("{} is {}; of {} all of a head is turned here", key, ForeignJson::shown(part),
+                          family.hf_class));
+  const double share = in.positive(part, key);
+  shape.rotary_dim = share < 1 ? static_cast<int>(share * shape.head_size()) : 0;
+  if (shape.rotary_dim < 2 || shape.rotary_dim % 2 != 0)
+    in.refuse(fmt::format("{} is {}, which is no even part of a head of {}", key, ForeignJson::shown(part),
+                          shape.head_size()));
+}
+
+/// What sines and cosines are multiplied by where nobody says it.
+double longrope_magnitude(const ModelShape& m) {
+  if (m.rope_scaling_factor <= 1) return 1;
+  return std::sqrt(1 + std::log(m.rope_scaling_factor) / std::log(m.rope_original_sequence));
+}
+
+/// Sequences are those up to the original length: longer ones have other frequencies.
+template <class Inside>
+void read_longrope(const ForeignJson& in, const char* name, const Inside& inside, ModelShape& shape) {
+  const char* const length = "original_max_position_embeddings";
+  constexpr int usual = 4096, any = std::numeric_limits<int>::max();
+  const Json &outer = in.get(length), &inner = inside(length);
+  if (!outer.is_null() && !inner.is_null() && outer != inner)
+    in.refuse(fmt::format("{} is {} and {}", length, ForeignJson::shown(outer), ForeignJson::shown(inner)));
+  const Json& original = outer.is_null() ? inner : outer;
+  if (!original.is_null() && (!original.is_number_integer() || original < 2 || original > any))
+    in.refuse(fmt::format("{} is {}", length, ForeignJson::shown(original)));
+  shape.rope_type = RopeType::longrope;
+  shape.rope_original_sequence = original.is_null() ? usual : original.get<int>();
+  shape.rope_scaling_factor =
+      static_cast<double>(in.size("max_position_embeddings", any)) / shape.rope_original_sequence;
+  if (shape.rope_scaling_factor < 1) in.refuse(fmt::format("{} is above max_position_embeddings", length));
+  if (const Json& factor = inside("factor"); !factor.is_null() && factor != shape.rope_scaling_factor)
+    in.refuse(fmt::format("{}.factor is {}, and max_position_embeddings / {} is {}", name,
+                          ForeignJson::shown(factor), length, shape.rope_scaling_factor));
+  shape.max_sequence = std::min(shape.max_sequence, shape.rope_original_sequence);
+  const Json& magnitude = inside("attention_factor");
+  shape.rope_magnitude = magnitude.is_null()
+                             ? longrope_magnitude(shape)
+                             : in.positive(magnitude, fmt::format("{}.attention_factor", name));
+  for (auto [to, key] :
+       {std::pair{&shape.rope_short_factors, "short_factor"}, {&shape.rope_long_factors, "long_factor"}}) {
+    const Json& factors = inside(key);
+    if (!factors.is_array() || std::ssize(factors) != shape.rotary_size() / 2)
+      in.refuse(fmt::format("{}.{} is no list of {} numbers", name, key, shape.rotary_size() / 2));
+    for (const Json& factor : factors) to->push_back(in.positive(factor, fmt::format("{}.{}", name, key)));
+  }
+}
+
 /// rope_parameters (version 5), or rope_theta and rope_scaling (version 4).
 void read_rope(const ForeignJson& in, const Family& family, ModelShape& shape) {
   const Json& parameters = in.get("rope_parameters");
@@ -196,19 +256,17 @@ void read_rope(const ForeignJson& in, const Family& family, ModelShape& shape) {
   shape.rope_theta = family.theta;
   if (!theta.is_null()) shape.rope_theta = in.positive(theta, "rope_theta");
   if (shape.rope_theta < 1) in.refuse("rope_theta is below 1");
+  read_rotary_dim(in, family, inside, shape);
   if (scaling.is_null()) return;
-  const Json& part = inside("partial_rotary_factor");
-  if (!part.is_null() && part != 1)
-    in.refuse(fmt::format("{}.partial_rotary_factor is {}; here all of a head is turned", name,
-                          ForeignJson::shown(part)));
   const Json& type = inside("rope_type").is_null() ? inside("type") : inside("rope_type");
   if (const Json& old = inside("type"); !old.is_null() && old != type)
     in.refuse(fmt::format("{} is of type {} and of type {}", name, ForeignJson::shown(old),
                           ForeignJson::shown(type)));
   if (type == "default") return;
-  if (family.fused)
-    in.refuse(fmt::format("{} is of type {}; of {} Holdfast computes default", name, ForeignJson::shown(type),
-                          family.hf_class));
+  if (family.longrope != (type == "longrope"))
+    in.refuse(fmt::format("{} is of type {}, which Holdfast does not compute of {}", name,
+                          ForeignJson::shown(type), family.hf_class));
+  if (family.longrope) return read_longrope(in, name, inside, shape);
   const auto known = type.is_string() ? choice_called<RopeType>(type.get<std::string>()) : std::nullopt;
   if (!known)
     in.refuse(fmt::format("{} is of type {}; Holdfast computes default, {}", name, ForeignJson::shown(type),
@@ -329,6 +387,21 @@ HfTokenIds token_ids(const ForeignJson& in) {
   return {id("bos_token_id"), id("eos_token_id"), id("pad_token_id")};
 }
 
+/// Just these keys: older versions take no others of Phi 3.
+Json longrope_text(const ModelShape& m) {
+  Json json = {
+      {"type", "longrope"}, {"short_factor", m.rope_short_factors}, {"long_factor", m.rope_long_factors}};
+  if (m.rope_magnitude != longrope_magnitude(m)) json["attention_factor"] = m.rope_magnitude;
+  return json;
+}
+
+/// That transformers finds the same number again: it takes the whole part of the product.
+double partial_rotary_factor(const ModelShape& m) {
+  double part = static_cast<double>(m.rotary_size()) / m.head_size();
+  while (static_cast<int>(part * m.head_size()) < m.rotary_size()) part = std::nextafter(part, 1.0);
+  return part;
+}
+
 Json rope_scaling_text(const ModelShape& m) {
   Json json = {{"rope_type", name_of(m.rope_type)}, {"factor", m.rope_scaling_factor}};
   if (m.rope_type == RopeType::llama3)
@@ -411,7 +484,16 @@ std::string hf_config_text(const ModelShape& m, std::string_view dtype, const Hf
     json["residual_multiplier"] = m.residual_multiplier;
     json["logits_scaling"] = m.logits_scaling;
   }
-  if (m.rope_scaling_factor != 1 || m.rope_magnitude != 1) json["rope_scaling"] = rope_scaling_text(m);
+  if (family->longrope) {
+    json["partial_rotary_factor"] = partial_rotary_factor(m);
+    const bool longrope = m.rope_type == RopeType::longrope;
+    json["original_max_position_embeddings"] = longrope ? m.rope_original_sequence : m.max_sequence;
+    if (longrope) {
+      json["max_position_embeddings"] = std::llround(m.rope_scaling_factor * m.rope_original_sequence);
+      json["rope_scaling"] = longrope_text(m);
+    }
+  } else if (m.rope_scaling_factor != 1 || m.rope_magnitude != 1)
+    json["rope_scaling"] = rope_scaling_text(m);
   return json.dump(2) + "\n";
 }
 

@@ -45,6 +45,10 @@ struct ModelShape {
   RopeType rope_type = RopeType::llama3;
   double rope_scaling_factor = 1, rope_low_frequency = 1, rope_high_frequency = 4, rope_magnitude = 1;
   int rope_original_sequence = 8192;
+  /// Of longrope: what each frequency is divided by, for sequences up to the original one, and for longer
+  /// ones, which we do not compute: exports say them. rope_scaling_factor says how much longer.
+  std::vector<double> rope_short_factors = {}, rope_long_factors = {};
+  int rotary_dim = 0;  ///< elements of a head that are turned, the first ones; 0: all
   int nope_every = 0;  ///< the last of so many blocks turns nothing (SmolLM 3); 0: all turn
   double norm_epsilon = 1e-5;
   bool tied_embeddings = false;
@@ -58,6 +62,7 @@ struct ModelShape {
   double embedding_multiplier = 1, attention_multiplier = 0, residual_multiplier = 1, logits_scaling = 1;
   Adapters adapters;
   int head_size() const { return head_dim > 0 ? head_dim : width / heads; }  ///< even
+  int rotary_size() const { return rotary_dim > 0 ? rotary_dim : head_size(); }
   /// Elements of a token's queries, or of its keys, over all heads.
   std::int64_t query_width() const { return std::int64_t{heads} * head_size(); }
   std::int64_t key_width() const { return std::int64_t{kv_heads} * head_size(); }

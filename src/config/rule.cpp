@@ -21,6 +21,7 @@ std::string describe(const Value& value) {
     std::string operator()(double v) const { return fmt::format("{}", v); }
     std::string operator()(const std::string& v) const { return utf8::valid(v) ? spell(v) : "a text"; }
     std::string operator()(const std::vector<std::string>&) const { return "a list"; }
+    std::string operator()(const std::vector<double>&) const { return "a list of numbers"; }
     std::string operator()(const Unusable& v) const { return v.what; }
   };
   return std::visit(Describer{}, value);
@@ -52,6 +53,13 @@ Value fit(const Rule& rule, Value value, const std::string& where) {
         refuse("a list of texts", "Write it as [\"one\", \"two\"]?");
       for (const auto& item : std::get<std::vector<std::string>>(value)) check_text(item);
       return value;
+    case Kind::numbers: {
+      const auto* texts = std::get_if<std::vector<std::string>>(&value);
+      if (texts && texts->empty()) return std::vector<double>();  // [] is a list of anything
+      if (!std::holds_alternative<std::vector<double>>(value))
+        refuse("a list of numbers", "Write it as [1.0, 1.5]?");
+      return value;
+    }
     case Kind::choice: {
       const auto* text = std::get_if<std::string>(&value);
       if (text && std::find(rule.choices.begin(), rule.choices.end(), *text) != rule.choices.end())

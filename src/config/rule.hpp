@@ -8,7 +8,7 @@
 
 namespace holdfast::config {
 
-enum class Kind { boolean, integer, number, text, choice, list };
+enum class Kind { boolean, integer, number, text, choice, list, numbers };
 
 /// What a value must be, whatever struct it goes to.
 struct Rule {

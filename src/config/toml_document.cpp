@@ -21,13 +21,16 @@ Value value_of(const toml::node& node) {
   if (const auto* v = node.as_floating_point()) return v->get();
   if (const auto* v = node.as_string()) return v->get();
   if (const auto* list = node.as_array()) {
-    std::vector<std::string> out;
-    for (const auto& item : *list) {
-      const auto* text = item.as_string();
-      if (!text) return Unusable{"a list of something else than strings"};
-      out.push_back(text->get());
-    }
-    return out;
+    std::vector<std::string> texts;
+    std::vector<double> numbers;
+    for (const auto& item : *list)
+      if (const auto* text = item.as_string())
+        texts.push_back(text->get());
+      else if (const auto number = item.value<double>())
+        numbers.push_back(*number);
+    if (texts.size() == list->size()) return texts;
+    if (numbers.size() == list->size()) return numbers;
+    return Unusable{"a list of something else than strings"};
   }
   return Unusable{node.is_table() ? "a table" : "a date or time"};
 }
@@ -144,6 +147,11 @@ std::string spell(const Value& value) {
     std::string operator()(const std::vector<std::string>& v) const {
       std::string text = "[";
       for (const auto& item : v) text += (text.size() > 1 ? ", " : "") + quote(item);
+      return text + "]";
+    }
+    std::string operator()(const std::vector<double>& v) const {
+      std::string text = "[";
+      for (const double item : v) text += (text.size() > 1 ? ", " : "") + (*this)(item);
       return text + "]";
     }
     std::string operator()(const Unusable& v) const { return v.what; }

@@ -17,7 +17,8 @@ struct Unusable {
   bool operator==(const Unusable&) const = default;
 };
 
-using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>, Unusable>;
+using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>,
+                           std::vector<double>, Unusable>;
 
 /// One key of a document, or, with an empty key, the header of a table.
 struct Entry {

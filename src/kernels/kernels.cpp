@@ -56,6 +56,7 @@ double by_place(double place, double half, double theta, double frequency, const
 /// The frequency of the pair at `place` of `half`.
 double frequency_of(double place, double half, double theta, const RopeScaling& s) {
   const double frequency = std::pow(theta, -place / half);
+  if (s.type == RopeType::longrope) return frequency / s.factors[static_cast<std::int64_t>(place)];
   if (s.factor == 1 || s.type == RopeType::dynamic) return frequency;
   if (s.type == RopeType::linear) return frequency / s.factor;
   return s.type == RopeType::yarn ? by_place(place, half, theta, frequency, s) : stretched(frequency, s);
@@ -81,6 +82,8 @@ void store(Mat table, std::int64_t row, std::int64_t column, double value) {
 
 void rope_table(Mat cosine, Mat sine, double theta, const RopeScaling& scaling) {
   expects(sine.rows == cosine.rows && sine.cols == cosine.cols, "rope_table: two tables of one shape");
+  expects(scaling.type != RopeType::longrope || std::ssize(scaling.factors) == cosine.cols,
+          "rope_table: longrope has a factor for each pair");
   const auto half = static_cast<double>(cosine.cols);
   for (std::int64_t i = 0; i < cosine.cols; ++i) {
     const double frequency = frequency_of(static_cast<double>(i), half, theta, scaling);

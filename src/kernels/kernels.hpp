@@ -75,12 +75,13 @@ struct Quantize {
                                   ///< all); grows. Null: not recorded
 };
 
-/// Rotates queries and keys in place, pairs (i, i + head_size / 2) ("rotate half"). Values are left alone.
+/// Rotates queries and keys in place, pairs (i, i + half) of each head ("rotate half"), where the tables have
+/// `half` columns. Values, and elements of a head from 2 half on, are left alone.
 struct Rope {
   Mat qkv;  ///< T x (heads + 2 kv_heads) * head_size
   int heads = 1, kv_heads = 1, head_size = 2;
   int sequence = 1;       ///< tokens per row
-  ConstMat cosine, sine;  ///< at least `sequence` x head_size / 2, of the buffer type; see rope_table()
+  ConstMat cosine, sine;  ///< at least `sequence` x half, of the buffer type; see rope_table()
   Documents documents;
   bool backward = false;  ///< rotates by the opposite angle: gradients
 };
@@ -288,10 +289,11 @@ class Kernels {
 struct RopeScaling {
   double factor = 1, low_frequency = 1, high_frequency = 4, original_sequence = 8192;
   RopeType type = RopeType::llama3;
-  double magnitude = 1;  ///< of (cos, sin)
+  double magnitude = 1;                  ///< of (cos, sin)
+  std::span<const double> factors = {};  ///< of type longrope: what each pair is slowed down by
 };
-/// Angle tables for Rope: row p, column i holds cos and sin of p * theta^(-2i / head_size), stretched, times
-/// the magnitude, rounded once from fp64 to the type of the table.
+/// Angle tables for Rope: row p, column i of `half` holds cos and sin of p * theta^(-i / half), stretched,
+/// times the magnitude, rounded once from fp64 to the type of the table.
 void rope_table(Mat cosine, Mat sine, double theta, const RopeScaling& scaling = {});
 
 /// fp32 and bf16 on the CPU. `threads` 0: what OpenMP offers (OMP_NUM_THREADS). Results are the same for

@@ -19,7 +19,8 @@ using kernels::Write;
 inline kernels::RopeScaling rope_scaling_of(const config::ModelShape& shape) {
   return {shape.rope_scaling_factor, shape.rope_low_frequency,
           shape.rope_high_frequency, static_cast<double>(shape.rope_original_sequence),
-          shape.rope_type,           shape.rope_magnitude};
+          shape.rope_type,           shape.rope_magnitude,
+          shape.rope_short_factors};
 }
 
 /// A linear layer where it lies now.

@@ -77,6 +77,10 @@ TEST(Files, WhatIsWrittenReadsBackTheSame) {
     const auto read = load_model(name);
     EXPECT_EQ(load_model(dir.write("model.toml", to_toml(read)).string()), read);
   }
+  auto phi4 = load_model("tiny");  // lists, too
+  phi4.rope_type = RopeType::longrope;
+  phi4.rope_short_factors = {1, 1.0000001, 2.5};
+  EXPECT_EQ(load_model(dir.write("model.toml", to_toml(phi4)).string()), phi4);
   auto shape = load_model("llama2-70b");
   shape.name = "a \"name\" $(x)";
   EXPECT_EQ(load_model(dir.write("model.toml", to_toml(shape)).string()), shape);

@@ -65,7 +65,7 @@ TEST(HfConfig, WhatTransformersWrites) {
 
 TEST(HfConfig, WhatIsPrintedIsRead) {
   for (const char* name : {"llama2", "llama3", "qwen2", "llama_tied", "qwen3", "nemo", "llama_biased",
-                           "linear", "dynamic", "yarn", "smollm3", "phi3", "granite"}) {
+                           "linear", "dynamic", "yarn", "smollm3", "phi3", "granite", "phi4_mini"}) {
     const auto shape = load_hf_config(golden(name)).shape;
     const auto again = parse_hf_config(hf_config_text(shape, "float16", {"1", "[2,3]", "0"}), "x", name);
     EXPECT_EQ(again.shape, shape) << name;
@@ -113,7 +113,7 @@ TEST(HfConfig, RefusesWhatWeWouldComputeOtherwise) {
       {R"({"rope_scaling": {"rope_type": "yarn", "beta_slow": 40}})", "beta_slow is not below beta_fast"},
       {R"({"rope_scaling": {"rope_type": "linear", "factor": 0.5}})", "factor is below 1"},
       {R"({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3"})",
-       "is of type \"llama3\"; of Phi3ForCausalLM Holdfast computes default"},
+       "is of type \"llama3\", which Holdfast does not compute of Phi3ForCausalLM"},
       {R"({"no_rope_layers": [1, 0]})", "no_rope_layers is set, and LlamaForCausalLM has none"},
       {R"({"architectures": ["SmolLM3ForCausalLM"], "model_type": "smollm3", "num_hidden_layers": 4,
            "no_rope_layers": [1, 0, 1, 1]})",
@@ -206,6 +206,51 @@ TEST(HfConfig, ReadsTheFactorsOfGranite) {
   EXPECT_EQ(std::pair(shape.residual_multiplier, shape.logits_scaling), std::pair(0.22, 16.0));
   json["residual_multiplier"] = 0;
   EXPECT_THAT(complaint(json), HasSubstr("residual_multiplier is 0, not a positive number"));
+}
+
+/// As Phi-4-mini has it, in the spelling of version 4.
+TEST(HfConfig, ReadsLongropeUpToTheOriginalLength) {
+  Json json = llama31();
+  json["architectures"] = {"Phi3ForCausalLM"}, json["model_type"] = "phi3";
+  json["hidden_size"] = 3072, json["num_attention_heads"] = 24;
+  json["partial_rotary_factor"] = 0.75, json["original_max_position_embeddings"] = 4096;
+  json["sliding_window"] = 262144;
+  const std::vector<double> shorts(48, 1.5), longs(48, 20);
+  json["rope_scaling"] = {{"type", "longrope"}, {"short_factor", shorts}, {"long_factor", longs}};
+  const ModelShape shape = read(json).shape;
+  EXPECT_EQ(shape.rotary_dim, 96);
+  EXPECT_EQ(shape.max_sequence, 4096);
+  EXPECT_EQ(shape.rope_type, RopeType::longrope);
+  EXPECT_EQ(shape.rope_short_factors, shorts);
+  EXPECT_DOUBLE_EQ(shape.rope_magnitude, std::sqrt(1 + std::log(32) / std::log(4096)));
+  const Json written = Json::parse(hf_config_text(shape, "bfloat16"));
+  for (const char* key : {"architectures", "max_position_embeddings", "original_max_position_embeddings",
+                          "partial_rotary_factor", "rope_scaling"})
+    EXPECT_EQ(written.at(key), json.at(key)) << key;
+  const struct {
+    const char* patch;
+    const char* says;
+  } rows[] = {
+      {R"({"rope_scaling": {"short_factor": [1]}})", "rope_scaling.short_factor is no list of 48 numbers"},
+      {R"({"rope_scaling": {"long_factor": null}})", "rope_scaling.long_factor is no list of 48 numbers"},
+      {R"({"rope_scaling": {"factor": 8}})", "rope_scaling.factor is 8"},
+      {R"({"rope_scaling": {"original_max_position_embeddings": 8192}})", "is 4096 and 8192"},
+      {R"({"rope_scaling": {"partial_rotary_factor": 1}})", "partial_rotary_factor is 0.75 and 1"},
+      {R"({"original_max_position_embeddings": 1})", "original_max_position_embeddings is 1"},
+      {R"({"partial_rotary_factor": 0.758})", "which is no even part of a head of 128"},
+  };
+  for (const auto& row : rows) {
+    Json patched = json;
+    patched.merge_patch(Json::parse(row.patch));
+    EXPECT_THAT(complaint(patched), HasSubstr(row.says)) << row.patch;
+  }
+  for (int pairs = 1; pairs < 64; ++pairs) {  // whatever part of a head it is, the export says so
+    ModelShape part = shape;
+    part.rotary_dim = 2 * pairs;
+    part.rope_short_factors.resize(as_size(pairs), 1);
+    part.rope_long_factors.resize(as_size(pairs), 1);
+    EXPECT_EQ(parse_hf_config(hf_config_text(part, "bfloat16"), "x", part.name).shape, part);
+  }
 }
 
 TEST(HfConfig, ReadsTheHeadsOfQwen3) {

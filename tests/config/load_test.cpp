@@ -306,6 +306,9 @@ RunConfig random_config(std::mt19937_64& random) {
       case Kind::list:
         s.set(c, std::vector<std::string>{text(), text()});
         break;
+      case Kind::numbers:
+        s.set(c, std::vector<double>{static_cast<double>(whole), 0.5});
+        break;
       case Kind::choice:
         s.set(c, s.choices[random() % s.choices.size()]);
         break;

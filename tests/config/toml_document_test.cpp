@@ -76,6 +76,8 @@ TEST(TomlDocument, OneValueIsOneValue) {
   EXPECT_FALSE(parse_value(""));
   EXPECT_FALSE(parse_value("word"));
   EXPECT_EQ(parse_value("{ a = 1 }"), Value(Unusable{"a table"}));
+  EXPECT_EQ(parse_value("[1, 2.5]"), Value(std::vector<double>{1, 2.5}));
+  EXPECT_EQ(spell(Value(std::vector<double>{1, 2.5})), "[1.0, 2.5]");
   EXPECT_EQ(parse_value("[[1], [2]]"), Value(Unusable{"a list of something else than strings"}));
 }
 

@@ -134,6 +134,12 @@ TEST_F(GpuTraining, FactorsAreNearTheCpu) {
       "embedding_multiplier = 12.0\nattention_multiplier = 0.25\nresidual_multiplier = 0.22\nlogits_scaling "
       "= 4.0\n");
 }
+TEST_F(GpuTraining, RotatedPartsOfHeadsAreNearTheCpu) {
+  is_near_the_cpu(
+      "head_dim = 16\nrotary_dim = 12\nrope_type = \"longrope\"\nrope_original_sequence = 64\n"
+      "rope_magnitude = 1.1\nrope_short_factors = [1, 1, 1.5, 2, 3, 4]\nrope_long_factors = [1, 1, 2, 4, 8, "
+      "16]\n");
+}
 TEST_F(GpuTraining, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   end_as_one_rank({
       {2, {"shard.strategy=no_shard", "train.activation_checkpointing=selective"}, {}},

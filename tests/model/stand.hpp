@@ -107,6 +107,19 @@ inline config::ModelShape micro_granite() {
   return s;
 }
 
+/// Three of four pairs of a head are rotated, each stretched by a factor of its own.
+inline config::ModelShape micro_phi4() {
+  config::ModelShape s = micro(true);
+  s.head_dim = 8;
+  s.rotary_dim = 6;
+  s.rope_type = RopeType::longrope;
+  s.rope_short_factors = {1, 1.5, 4};
+  s.rope_long_factors = {1, 2, 8};
+  s.rope_magnitude = 1.2;
+  s.rope_original_sequence = s.max_sequence;
+  return s;
+}
+
 /// Values that let every path carry a gradient that can be seen: large weights, gains off one, biases off
 /// zero.
 inline MemoryWeights lively(const config::ModelShape& shape, DType type = DType::fp32, float scale = 15) {

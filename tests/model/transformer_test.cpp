@@ -85,13 +85,18 @@ INSTANTIATE_TEST_SUITE_P(Micro, MicroBatch,
                                            MicroBatchCase{"NormalisedHeads", micro_qwen3(), true},
                                            MicroBatchCase{"BiasesEverywhere", micro_biased(), true},
                                            MicroBatchCase{"ABlockWithoutPositions", micro_smollm3(), true},
-                                           MicroBatchCase{"Multipliers", micro_granite(), true}),
+                                           MicroBatchCase{"Multipliers", micro_granite(), true},
+                                           MicroBatchCase{"PartsOfHeadsRotated", micro_phi4(), true}),
                          [](const auto& test) { return test.param.name; });
 
 TEST(Reference, LeavesRotationsKeptBlendedAndStretched) {
   const auto s = micro_llama3();
-  const reference::Stretch stretch{s.rope_scaling_factor, s.rope_low_frequency, s.rope_high_frequency,
-                                   static_cast<double>(s.rope_original_sequence)};
+  const reference::Stretch stretch{s.rope_scaling_factor,
+                                   s.rope_low_frequency,
+                                   s.rope_high_frequency,
+                                   static_cast<double>(s.rope_original_sequence),
+                                   1,
+                                   {}};
   const double want[] = {1, 0.1 * (0.25 + 0.75 * (256 * 0.1 / (2 * std::numbers::pi) - 1) / 7), 0.01 / 4,
                          0.001 / 4};
   for (int j = 0; j < 4; ++j)

@@ -21,6 +21,7 @@ Var rms_norm(Tape& t, Var x, Var gain, double epsilon) {
 
 double rope_frequency(i64 j, i64 half, double theta, const Stretch& stretch) {
   const double frequency = std::pow(theta, -static_cast<double>(j) / static_cast<double>(half));
+  if (!stretch.factors.empty()) return frequency / stretch.factors[j];
   // How many turns the pair makes within the original context: many are kept, few are slowed down.
   const double turns = stretch.original * frequency / (2 * std::numbers::pi);
   if (turns > stretch.high) return frequency;
@@ -29,19 +30,22 @@ double rope_frequency(i64 j, i64 half, double theta, const Stretch& stretch) {
   return keep * frequency + (1 - keep) * frequency / stretch.factor;
 }
 
-Var rope(Tape& t, Var x, const Places& places, double theta, const Stretch& stretch) {
-  const i64 tokens = t.value(x).rows, half = t.value(x).cols / 2;
+Var rope(Tape& t, Var x, const Places& places, double theta, const Stretch& stretch, i64 rotary) {
+  const i64 tokens = t.value(x).rows, all = t.value(x).cols, half = (rotary > 0 ? rotary : all) / 2;
   Array cosine(tokens, half), sine(tokens, half), minus_sine(tokens, half);
   for (i64 i = 0; i < tokens; ++i)
     for (i64 j = 0; j < half; ++j) {
       const double angle = static_cast<double>(places.position(i)) * rope_frequency(j, half, theta, stretch);
-      cosine.at(i, j) = std::cos(angle), sine.at(i, j) = std::sin(angle),
-                   minus_sine.at(i, j) = -std::sin(angle);
+      cosine.at(i, j) = stretch.magnitude * std::cos(angle);
+      sine.at(i, j) = stretch.magnitude * std::sin(angle);
+      minus_sine.at(i, j) = -sine.at(i, j);
     }
   const Var c = t.input(cosine), s = t.input(sine), m = t.input(minus_sine);
   const Var a = t.columns(x, 0, half), b = t.columns(x, half, half);
-  return t.join_columns(
-      {t.add(t.multiply(a, c), t.multiply(b, m)), t.add(t.multiply(b, c), t.multiply(a, s))});
+  std::vector<Var> parts = {t.add(t.multiply(a, c), t.multiply(b, m)),
+                            t.add(t.multiply(b, c), t.multiply(a, s))};
+  if (2 * half < all) parts.push_back(t.columns(x, 2 * half, all - 2 * half));
+  return t.join_columns(parts);
 }
 
 Var attention(Tape& t, Var q, Var k, Var v, int heads, int kv_heads, const Places& places, double factor) {
@@ -79,8 +83,9 @@ MicroBatch run_micro_batch(const Model& model, const Tokens& inputs, const Token
   Tape t;
   std::vector<Var> weights;
   for (const Array& w : model.weights) weights.push_back(t.input(w));
-  const Stretch stretch{shape.rope_scaling_factor, shape.rope_low_frequency, shape.rope_high_frequency,
-                        static_cast<double>(shape.rope_original_sequence)};
+  const Stretch stretch{shape.rope_scaling_factor, shape.rope_low_frequency,
+                        shape.rope_high_frequency, static_cast<double>(shape.rope_original_sequence),
+                        shape.rope_magnitude,      shape.rope_short_factors};
   Array column(static_cast<i64>(inputs.size()), 1);
   for (double& one : column.v) one = 1;
   const Var ones = t.input(column);
@@ -89,8 +94,8 @@ MicroBatch run_micro_batch(const Model& model, const Tokens& inputs, const Token
   auto rotated = [&](Var x, int heads) {
     std::vector<Var> parts;
     for (int h = 0; h < heads; ++h)
-      parts.push_back(
-          rope(t, t.columns(x, h * shape.head_size(), shape.head_size()), places, shape.rope_theta, stretch));
+      parts.push_back(rope(t, t.columns(x, h * shape.head_size(), shape.head_size()), places,
+                           shape.rope_theta, stretch, shape.rotary_dim));
     return t.join_columns(parts);
   };
   auto head_normed = [&](Var v, Var gain, int heads) {

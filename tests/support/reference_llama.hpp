@@ -21,14 +21,16 @@ struct Places {
 
 /// x / sqrt(mean(x^2) + epsilon) * gain, row by row
 Tape::Var rms_norm(Tape&, Tape::Var x, Tape::Var gain, double epsilon);
-/// Llama 3.1's stretching of wavelengths; factor 1: none.
+/// Llama 3.1's stretching of wavelengths; factor 1: none. Or longrope's: by a factor for each.
 struct Stretch {
   double factor = 1, low = 1, high = 4, original = 8192;
+  double magnitude = 1;  ///< of sines and cosines
+  std::vector<double> factors = {};
 };
 /// Radians from one position to the next, of pair j of `half`.
 double rope_frequency(std::int64_t j, std::int64_t half, double theta, const Stretch&);
-/// One head: T x head_size, "rotate half".
-Tape::Var rope(Tape&, Tape::Var x, const Places&, double theta, const Stretch& = {});
+/// One head: T x head_size, "rotate half" of its first `rotary` elements; 0: of all.
+Tape::Var rope(Tape&, Tape::Var x, const Places&, double theta, const Stretch& = {}, std::int64_t rotary = 0);
 /// q: T x heads * head_size, k and v: T x kv_heads * head_size, rotated already. Causal, within documents.
 Tape::Var attention(Tape&, Tape::Var q, Tape::Var k, Tape::Var v, int heads, int kv_heads, const Places&,
                     double scale = 0);

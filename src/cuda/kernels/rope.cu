@@ -19,7 +19,8 @@ struct Turn {
   const std::int32_t* start;  ///< or null
   std::int64_t qkv_stride, cosine_stride, sine_stride;
   int heads;  ///< of queries and keys
-  int half;   ///< elements of half a head
+  int size;   ///< elements of a head
+  int half;   ///< pairs of it that are turned
   int sequence;
   float direction;
 };
@@ -86,8 +87,8 @@ __global__ void __launch_bounds__(threads) rope_kernel(Turn r) {
   for (int j = threadIdx.x; j < count; j += 2 * threads) {
     const int next = j + threads;
     const int i = j % packs * size, next_i = next % packs * size;
-    T* const at = row + j / packs * (2 * r.half) + i;
-    T* const next_at = row + next / packs * (2 * r.half) + next_i;
+    T* const at = row + j / packs * r.size + i;
+    T* const next_at = row + next / packs * r.size + next_i;
     Pair<T, Table, size> pair, next_pair{};  // the compiler does not see that the two conditions are one
     pair.load(at, r.half);
     if (next < count) next_pair.load(next_at, r.half);
@@ -103,31 +104,24 @@ __global__ void __launch_bounds__(threads) rope_kernel(Turn r) {
 }  // namespace
 
 void rope(Runtime& runtime, StreamHandle stream, const kernels::Rope& r) {
-  const std::int64_t half = r.head_size / 2, heads = std::int64_t{r.heads} + r.kv_heads;
-  expects(r.head_size >= 2 && r.head_size % 2 == 0 && r.sequence >= 1, "rope: heads have two halves");
+  const std::int64_t half = r.cosine.cols, heads = std::int64_t{r.heads} + r.kv_heads;
+  expects(half >= 1 && 2 * half <= r.head_size && r.sequence >= 1,
+          "rope: a head has all the pairs of the table");
   expects(r.qkv.cols == (heads + r.kv_heads) * r.head_size,
           "rope: qkv is T x (heads + 2 kv_heads) * head_size");
-  expects(r.cosine.cols == half && r.cosine.rows >= r.sequence, "rope: the table holds every position");
+  expects(r.cosine.rows >= r.sequence, "rope: the table holds every position");
   expects(r.sine.cols == half && r.sine.rows >= r.sequence && r.sine.type == r.cosine.type,
           "rope: both tables are alike");
   expects(r.qkv.rows < (std::int64_t{1} << 31) && r.qkv.cols < (std::int64_t{1} << 30),
           "rope: int holds the indices");
   if (r.qkv.rows == 0) return;
   const Mat turned = r.qkv.cols_at(0, heads * r.head_size);  // the values stay as they are
-  const Turn turn{r.qkv.data,
-                  r.cosine.data,
-                  r.sine.data,
-                  r.documents.start,
-                  r.qkv.stride,
-                  r.cosine.stride,
-                  r.sine.stride,
-                  static_cast<int>(heads),
-                  static_cast<int>(half),
-                  r.sequence,
-                  r.backward ? -1.0f : 1.0f};
+  const Turn turn{r.qkv.data,   r.cosine.data,          r.sine.data,   r.documents.start,
+                  r.qkv.stride, r.cosine.stride,        r.sine.stride, static_cast<int>(heads),
+                  r.head_size,  static_cast<int>(half), r.sequence,    r.backward ? -1.0f : 1.0f};
   const std::int64_t pack = 16 / bytes_of(r.qkv.type);
-  const bool whole = half % pack == 0 && whole_packs(turned, pack) && whole_packs(r.cosine, pack) &&
-                     whole_packs(r.sine, pack);
+  const bool whole = half % pack == 0 && r.head_size % pack == 0 && whole_packs(turned, pack) &&
+                     whole_packs(r.cosine, pack) && whole_packs(r.sine, pack);
   const auto grid = static_cast<unsigned>(r.qkv.rows);
 
   runtime.declare(stream, "rope",

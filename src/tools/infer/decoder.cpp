@@ -65,8 +65,8 @@ struct Decoder::State final : model::Matrices {
         layers{kernels, stream, shape, options, &weights, {}} {
     expects(!shape.adapters.any(), "a decoder's adapters are added to its weights");
     using enum Activation;
-    plan(cosine, DType::fp32, positions, shape.head_size() / 2);
-    plan(sine, DType::fp32, positions, shape.head_size() / 2);
+    plan(cosine, DType::fp32, positions, shape.rotary_size() / 2);
+    plan(sine, DType::fp32, positions, shape.rotary_size() / 2);
     plan(output_rms, DType::fp32, 1, max_rows);
     plan(output, type(), batch, shape.width);
     for (const Activation what : {input, branch}) plan(what, type(), max_rows, shape.width);

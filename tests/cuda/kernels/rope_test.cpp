@@ -26,6 +26,8 @@ class RopeOnGpu : public ::testing::Test {
     int heads, kv_heads, head_size, sequence, rows;
     std::int64_t gap = 0, first = 0;  ///< elements behind every row, and before the first one
     bool documents = false, backward = false;
+    int rotary = 0;  ///< elements of a head that are turned; 0: all
+    std::int64_t half() const { return (rotary > 0 ? rotary : head_size) / 2; }
   };
 
   /// Everything of the buffer afterwards, so that what is not turned shows too.
@@ -62,7 +64,7 @@ class RopeOnGpu : public ::testing::Test {
     r.kv_heads = s.kv_heads;
     r.head_size = s.head_size;
     r.sequence = s.sequence;
-    const std::int64_t half = s.head_size / 2;
+    const std::int64_t half = s.half();
     r.cosine = rows_of(cosine, s.sequence, half, half);
     r.sine = rows_of(sine, s.sequence, half, half);
     r.documents.start = start;
@@ -70,7 +72,7 @@ class RopeOnGpu : public ::testing::Test {
     return r;
   }
   static std::pair<std::vector<Table>, std::vector<Table>> tables(const Shape& s) {
-    const std::int64_t half = s.head_size / 2;
+    const std::int64_t half = s.half();
     std::vector<Table> cosine(s.sequence * half), sine(cosine.size());
     kernels::rope_table(rows_of(cosine.data(), s.sequence, half, half),
                         rows_of(sine.data(), s.sequence, half, half), 10000);
@@ -99,6 +101,18 @@ TYPED_TEST(RopeOnGpu, HasTheBitsOfTheCpu) {
         EXPECT_EQ(test::difference(got, this->on_cpu(s, x)), "") << "head_size " << head_size;
         EXPECT_NE(test::difference(got, x), "") << "nothing was turned";
       }
+}
+
+TYPED_TEST(RopeOnGpu, TurnsAPartOfEachHead) {
+  for (const auto& [head_size, rotary] : {std::pair{128, 96}, {128, 32}, {64, 6}, {20, 16}, {6, 4}})
+    for (const bool backward : {false, true}) {
+      const typename TestFixture::Shape s{5, 2, head_size, 23, 2, 0, 0, true, backward, rotary};
+      const auto x = this->input(s);
+      const auto got = this->on_gpu(s, x);
+      EXPECT_EQ(test::difference(got, this->on_cpu(s, x)), "") << head_size << ' ' << rotary;
+      EXPECT_NE(test::difference(got, x), "") << "nothing was turned";
+      EXPECT_EQ(to_float(got[head_size - 1]), to_float(x[head_size - 1])) << "behind what is turned";
+    }
 }
 
 TYPED_TEST(RopeOnGpu, TurnsManyHeads) {
