@@ -114,6 +114,11 @@ SHAPES = {
             "rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
             "short_factor": [1.0, 1.0, 1.25, 1.5, 2.0, 4.0], "long_factor": [1.0, 1.5, 3.0, 6.0, 12.0, 24.0]},
     ),
+    # Norms behind attention and MLP, and over all heads of queries and of keys.
+    "olmo2": transformers.Olmo2Config(
+        **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        pad_token_id=None, eos_token_id=None, rope_parameters={"rope_type": "default", "rope_theta": 500000.0},
+    ),
 }
 
 

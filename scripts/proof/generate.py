@@ -56,6 +56,7 @@ CASES = {
     "phi3": (transformers.Phi3Config, {"num_key_value_heads": 2, "pad_token_id": None, "rope_parameters": PLAIN}, True),
     "phi4-mini": (transformers.Phi3Config, {"num_key_value_heads": 2, "pad_token_id": None, "original_max_position_embeddings": 256, "rope_parameters": LONGROPE}, True),
     "granite": (transformers.GraniteConfig, {"num_key_value_heads": 2, "embedding_multiplier": 12.0, "attention_multiplier": 0.125, "residual_multiplier": 0.22, "logits_scaling": 4.0, "rope_parameters": PLAIN}, True),
+    "olmo2": (transformers.Olmo2Config, {"num_key_value_heads": 2, "pad_token_id": None, "rope_parameters": PLAIN}, True),
     "qwen2-tied": (transformers.Qwen2Config, {"num_key_value_heads": 2, "rope_parameters": PLAIN, "tie_word_embeddings": True}, False),
 }
 

@@ -25,7 +25,7 @@ LONGROPE = {
 }
 Llama, Qwen2, Mistral = transformers.LlamaConfig, transformers.Qwen2Config, transformers.MistralConfig
 Qwen3, SmolLM3, Phi3 = transformers.Qwen3Config, transformers.SmolLM3Config, transformers.Phi3Config
-Granite = transformers.GraniteConfig
+Granite, Olmo2 = transformers.GraniteConfig, transformers.Olmo2Config
 EXPORTED_AS = {"MistralForCausalLM": "LlamaForCausalLM"}  # which computes the same
 CASES = {
     "llama-bf16": (Llama, torch.bfloat16, {"num_key_value_heads": 2}),
@@ -49,6 +49,7 @@ CASES = {
     "granite-fp32": (Granite, torch.float32, {
         "num_key_value_heads": 2, "embedding_multiplier": 12.0, "attention_multiplier": 0.125, "residual_multiplier": 0.22,
         "logits_scaling": 4.0}),
+    "olmo2-fp32": (Olmo2, torch.float32, {"num_key_value_heads": 2, "pad_token_id": None}),
     "mistral-bf16": (Mistral, torch.bfloat16, {"num_key_value_heads": 2, "sliding_window": None}),
 }
 

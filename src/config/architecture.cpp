@@ -18,17 +18,30 @@ namespace holdfast::config {
 std::vector<BlockOp> block_ops(const ModelShape& m, int layer) {
   using enum Activation;
   using enum BlockOp::Kind;
-  std::vector<BlockOp> out = {{norm, input, attention_normed, Role::attention_norm, attention_rms},
-                              {linear, attention_normed, m.qk_norm ? projected : qkv, Role::qkv}};
+  const Activation qkv_out = m.qk_norm ? projected : qkv;
+  std::vector<BlockOp> out;
+  if (m.norm_after)
+    out = {{add, input, input}, {linear, input, qkv_out, Role::qkv}};
+  else
+    out = {{norm, input, attention_normed, Role::attention_norm, attention_rms},
+           {linear, attention_normed, qkv_out, Role::qkv}};
   if (m.qk_norm) out.push_back({head_norm, projected, qkv, Role::q_norm, head_rms});
   if (m.nope_every == 0 || (layer + 1) % m.nope_every != 0) out.push_back({rope, qkv, qkv});
-  for (const BlockOp& op : {BlockOp{attention, qkv, attended, {}, log_sum},
-                            {linear, attended, branch, Role::o},
-                            {norm, middle, mlp_normed, Role::mlp_norm, mlp_rms},
-                            {linear, mlp_normed, gate_up, Role::gate_up},
-                            {swiglu, gate_up, activated},
-                            {linear, activated, branch, Role::down}})
-    out.push_back(op);
+  out.push_back({attention, qkv, attended, {}, log_sum});
+  const std::vector<BlockOp> before = {{linear, attended, branch, Role::o},
+                                       {norm, middle, mlp_normed, Role::mlp_norm, mlp_rms},
+                                       {linear, mlp_normed, gate_up, Role::gate_up},
+                                       {swiglu, gate_up, activated},
+                                       {linear, activated, branch, Role::down}},
+                             after = {
+                                 {linear, attended, attention_out, Role::o},
+                                 {norm_after, attention_out, branch, Role::attention_norm, attention_rms},
+                                 {add, middle, middle},
+                                 {linear, middle, gate_up, Role::gate_up},
+                                 {swiglu, gate_up, activated},
+                                 {linear, activated, mlp_out, Role::down},
+                                 {norm_after, mlp_out, branch, Role::mlp_norm, mlp_rms}};
+  for (const BlockOp& op : m.norm_after ? after : before) out.push_back(op);
   return out;
 }
 
@@ -50,7 +63,8 @@ std::int64_t width_of(const ModelShape& m, Activation what) {
 
 std::int64_t numbers_of(const ModelShape& m, Activation what) {
   if (what == Activation::log_sum) return m.heads;
-  return what == Activation::head_rms ? std::int64_t{m.heads} + m.kv_heads : 1;
+  if (what != Activation::head_rms) return 1;
+  return m.qk_norm_whole ? 2 : std::int64_t{m.heads} + m.kv_heads;
 }
 
 std::vector<LinearPart> parts_of(const ModelShape& m, Role linear) {
@@ -94,9 +108,13 @@ std::vector<TensorSpec> tensors_of_op(const ModelShape& m, const BlockOp& op) {
     case BlockOp::Kind::norm:
       return {gain(op.role == Role::attention_norm ? "input_layernorm" : "post_attention_layernorm",
                    width_of(m, op.in), op.role)};
+    case BlockOp::Kind::norm_after:
+      return {
+          gain(op.role == Role::attention_norm ? "post_attention_layernorm" : "post_feedforward_layernorm",
+               width_of(m, op.in), op.role)};
     case BlockOp::Kind::head_norm:
-      return {gain("self_attn.q_norm", m.head_size(), Role::q_norm),
-              gain("self_attn.k_norm", m.head_size(), Role::k_norm)};
+      return {gain("self_attn.q_norm", m.qk_norm_whole ? m.query_width() : m.head_size(), Role::q_norm),
+              gain("self_attn.k_norm", m.qk_norm_whole ? m.key_width() : m.head_size(), Role::k_norm)};
     case BlockOp::Kind::linear:
       return tensors_of_linear(m, op);
     default:
@@ -161,7 +179,7 @@ class Rows {
   void block() {
     using enum Activation;
     rows_.push_back({input, "input", o_.activations, tokens_, m_.width, true});
-    of_block(attention_normed, "attention normed", Mode::selective);
+    if (!m_.norm_after) of_block(attention_normed, "attention normed", Mode::selective);
     if (m_.qk_norm) {
       of_block(projected, "qkv before their norms", Mode::full);
       numbers(head_rms, "inverse rms of heads", Mode::selective);
@@ -169,10 +187,12 @@ class Rows {
     of_block(qkv, "qkv", m_.qk_norm ? Mode::selective : Mode::full);
     of_block(attended, "attended", Mode::attention);
     numbers(log_sum, "log sum", Mode::attention);
+    if (m_.norm_after) of_block(attention_out, "attention out", Mode::full);
     of_block(middle, "middle", Mode::full);
-    of_block(mlp_normed, "mlp normed", Mode::selective);
+    if (!m_.norm_after) of_block(mlp_normed, "mlp normed", Mode::selective);
     of_block(gate_up, "gate up", Mode::full);
     of_block(activated, "activated", Mode::selective);
+    if (m_.norm_after) of_block(mlp_out, "mlp out", Mode::full);
     numbers(attention_rms, "attention inverse rms", Mode::full);
     numbers(mlp_rms, "mlp inverse rms", Mode::full);
   }

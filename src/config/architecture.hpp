@@ -23,18 +23,20 @@ enum class Activation {
   projected,         ///< queries, keys and values before the norms of heads
   qkv,               ///< rotated queries and keys, values
   attended,          ///< attention's output
+  attention_out,     ///< of o_proj, before a norm that comes after; then its gradient
   middle,            ///< residual after attention
   mlp_normed,        ///< normalised middle, then its gradient
   gate_up,           ///< gate, then up
   activated,         ///< SwiGLU's output, then its gradient
+  mlp_out,           ///< of down_proj, as attention_out
   // Of a block: fp32 numbers for the backward pass
-  attention_rms,  ///< inverse rms of the input: 1 x T
-  mlp_rms,        ///< inverse rms of the middle: 1 x T
-  head_rms,       ///< inverse rms of each head of queries and keys: (heads + kv_heads) x T
+  attention_rms,  ///< inverse rms of the input, or of attention_out: 1 x T
+  mlp_rms,        ///< inverse rms of the middle, or of mlp_out: 1 x T
+  head_rms,       ///< inverse rms of each head of queries and keys: (heads + kv_heads) x T; or of all: 2 x T
   log_sum,        ///< of attention: heads x T
   // Shared by all blocks
   branch,  ///< what the latest half block adds to the residual; backward, the gradient of the head's and of
-           ///< attention's output
+           ///< attention's output; and of what a linear layer reads of the residual itself
   output,  ///< what the final norm normalises
   d_residual,  ///< gradient that arrives along the residual; before that begins, the final norm's output
   output_rms,  ///< 1 x T, fp32
@@ -68,19 +70,21 @@ constexpr int activations = static_cast<int>(Activation::adapter_dropped) + 1;
 /// An operation of a block: it reads `in` and tensors of `role`, and writes `out`.
 struct BlockOp {
   enum class Kind {
-    norm,       ///< in = the residual so far + branch; out = RMSNorm(in)
-    linear,     ///< out = in W^T (+ bias) (+ adapters)
-    head_norm,  ///< RMSNorm of each head of queries and keys; values are copied
-    rope,       ///< turns the queries and keys of `out` in place
-    attention,  ///< causal, with grouped queries
-    swiglu,     ///< out = silu(gate) * up
+    norm,        ///< in = the residual so far + branch; out = RMSNorm(in)
+    add,         ///< in = out = the residual so far + branch
+    norm_after,  ///< out = RMSNorm(in)
+    linear,      ///< out = in W^T (+ bias) (+ adapters)
+    head_norm,   ///< RMSNorm of each head of queries and keys, or of all at once; values are copied
+    rope,        ///< turns the queries and keys of `out` in place
+    attention,   ///< causal, with grouped queries
+    swiglu,      ///< out = silu(gate) * up
   };
   Kind kind = Kind::linear;
   Activation in = Activation::input, out = Activation::input;
   Role role = Role::qkv;
   std::optional<Activation> numbers = {};  ///< what the backward pass reads besides
 };
-/// In the order of the forward pass. A block leaves its result as a sum: the last norm's `in` + branch.
+/// In the order of the forward pass. A block leaves its result as a sum: middle + branch.
 std::vector<BlockOp> block_ops(const ModelShape& shape, int layer);
 /// Elements of a row, of a matrix of a block or branch.
 std::int64_t width_of(const ModelShape& shape, Activation what);

@@ -401,6 +401,8 @@ std::vector<Setting<ModelShape>> make_model_settings() {
   t.add("model.o_bias", &M::o_bias, "o_proj has a bias");
   t.add("model.mlp_bias", &M::mlp_bias, "gate_proj, up_proj and down_proj have biases");
   t.add("model.qk_norm", &M::qk_norm, "RMSNorm of each head of queries and keys, before rope");
+  t.add("model.qk_norm_whole", &M::qk_norm_whole, "these norms are over all heads at once; needs qk_norm");
+  t.add("model.norm_after", &M::norm_after, "norms come behind attention and MLP, not before");
   t.add("model.fused", &M::fused, "q, k and v are one tensor, qkv_proj; gate and up one, gate_up_proj");
   t.add("model.embedding_multiplier", &M::embedding_multiplier, "factor of embeddings", at_least(0));
   t.add("model.attention_multiplier", &M::attention_multiplier,

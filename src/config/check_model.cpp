@@ -50,6 +50,13 @@ void check_model(const ModelShape& m) {
            fmt::format("{} and {}; beyond it, longrope has other frequencies, which are not computed here",
                        m.max_sequence, m.rope_original_sequence),
            fmt::format("Use max_sequence = {}?", m.rope_original_sequence));
+  if (m.qk_norm_whole && !m.qk_norm)
+    refuse(fmt::format("model {}: qk_norm_whole without qk_norm", m.name),
+           "it says what these norms are over", "Set model.qk_norm = true, or leave both out?");
+  if (m.norm_after && m.residual_multiplier != 1)
+    refuse(fmt::format("model {}: norm_after with residual_multiplier {}", m.name, m.residual_multiplier),
+           "the residual is kept divided by it, which norms behind attention and MLP do not know",
+           "Leave one of them out?");
   for (const auto& [factor, key] : {std::pair{m.embedding_multiplier, "embedding_multiplier"},
                                     {m.residual_multiplier, "residual_multiplier"},
                                     {m.logits_scaling, "logits_scaling"}})

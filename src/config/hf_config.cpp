@@ -37,6 +37,7 @@ struct Family {
   int head_dim = 0;                               ///< where the key is missing; 0: width / heads
   bool any_kv_heads = false;                      ///< where the key is missing: as many as heads
   bool nope = false;                              ///< some layers have no rotary positions
+  bool qk_norm_whole = false, norm_after = false;
   bool fused = false;
   bool longrope = false;                 ///< it, or no stretching; and parts of heads may be turned
   bool multipliers = false;              ///< has Granite's factors, each 1 where its key is missing
@@ -78,6 +79,14 @@ constexpr std::array families = {
            .fused = true,
            .longrope = true,
            .epsilon = 1e-5},
+    Family{.hf_class = "Olmo2ForCausalLM",
+           .model_type = "olmo2",
+           .qk_norm = true,
+           .attention_bias = true,
+           .any_kv_heads = true,
+           .qk_norm_whole = true,
+           .norm_after = true,
+           .epsilon = 1e-5},
     Family{.hf_class = "GraniteForCausalLM",
            .model_type = "granite",
            .attention_bias = true,
@@ -101,6 +110,7 @@ bool computes(const Family& family, const ModelShape& m) {
   const bool attention_biases =
       family.attention_bias ? m.qkv_bias == m.o_bias : m.qkv_bias == family.qkv_bias && !m.o_bias;
   return attention_biases && (family.mlp_bias || !m.mlp_bias) && m.qk_norm == family.qk_norm &&
+         m.qk_norm_whole == family.qk_norm_whole && m.norm_after == family.norm_after &&
          (family.nope || m.nope_every == 0) && (family.multipliers || !has_multipliers(m)) &&
          m.fused == family.fused &&
          (family.longrope ? m.rope_type == RopeType::longrope || m.rope_scaling_factor == 1
@@ -433,6 +443,8 @@ HfConfig parse_hf_config(std::string_view text, const std::string& path, const s
   read_biases(in, family, shape);
   read_multipliers(in, family, shape);
   shape.qk_norm = family.qk_norm;
+  shape.qk_norm_whole = family.qk_norm_whole;
+  shape.norm_after = family.norm_after;
   shape.fused = family.fused;
   out.dtype = in.get("dtype").is_null() ? in.text("torch_dtype") : in.text("dtype");
   out.ids = token_ids(in);

@@ -52,10 +52,12 @@ struct ModelShape {
   int nope_every = 0;  ///< the last of so many blocks turns nothing (SmolLM 3); 0: all turn
   double norm_epsilon = 1e-5;
   bool tied_embeddings = false;
-  bool qkv_bias = false;  ///< q_proj, k_proj and v_proj have biases (Qwen 2)
-  bool o_bias = false;    ///< o_proj has one
-  bool mlp_bias = false;  ///< gate_proj, up_proj and down_proj have biases
-  bool qk_norm = false;   ///< RMSNorm over each head of queries and of keys, before rope (Qwen 3)
+  bool qkv_bias = false;       ///< q_proj, k_proj and v_proj have biases (Qwen 2)
+  bool o_bias = false;         ///< o_proj has one
+  bool mlp_bias = false;       ///< gate_proj, up_proj and down_proj have biases
+  bool qk_norm = false;        ///< RMSNorm over each head of queries and of keys, before rope (Qwen 3)
+  bool qk_norm_whole = false;  ///< such norms are over all heads of queries, and over all of keys (OLMo 2)
+  bool norm_after = false;     ///< attention and MLP are normalised behind them, not before (OLMo 2)
   bool fused = false;  ///< q_proj, k_proj and v_proj are one tensor, and so are gate_proj and up_proj (Phi 3)
   /// Factors (Granite): of embeddings; of scores, 0: head_size^-1/2; of what attention and MLP add to the
   /// residual; and what logits are divided by.
@@ -109,7 +111,8 @@ struct TensorSpec {
 /// model.layers.0.self_attn.{q,k}_norm.weight (where there are some), model.layers.0.self_attn.o_proj.weight,
 /// model.layers.0.post_attention_layernorm.weight, model.layers.0.mlp.{gate,up,down}_proj.weight, ...,
 /// model.norm.weight, lm_head.weight (absent when tied); or self_attn.qkv_proj and mlp.gate_up_proj, where
-/// they are fused.
+/// they are fused; or post_attention_layernorm and post_feedforward_layernorm behind o_proj and down_proj,
+/// where norms come after.
 std::vector<TensorSpec> base_tensors_of(const ModelShape& shape);
 /// What is trained, in canonical order: all of the model, or with adapters these alone, as
 /// model.layers.0.self_attn.q_proj.lora_A.weight; in each block all A of one input, then their B: q, k, v; o;

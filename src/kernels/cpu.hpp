@@ -41,6 +41,7 @@ class CpuKernels final : public Kernels {
   std::int64_t workspace(const Attention&) const override;
   void attention(Stream&, const Attention&) override;
   void attention_backward(Stream&, const Attention&, const AttentionGradient&) override;
+  void add(Stream&, Mat out, ConstMat a, ConstMat b) override;
   void norm(Stream&, const Norm&) override;
   void norm_backward(Stream&, const NormGradient&) override;
   void head_norm(Stream&, const HeadNorm&) override;

@@ -72,6 +72,17 @@ std::int64_t blocks_of(std::int64_t tokens) { return (tokens + token_block - 1) 
 
 }  // namespace
 
+void CpuKernels::add(Stream&, Mat out, ConstMat a, ConstMat b) {
+  expects(a.rows == out.rows && b.rows == out.rows && a.cols == out.cols && b.cols == out.cols,
+          "add: all matrices are alike");
+  with_type(out.type, [&]<class T>() {
+    run_parts(out.rows, out.cols, [&](std::int64_t first, std::int64_t end) {
+      for (std::int64_t t = first; t < end; ++t)
+        add_rows(out.row<T>(t), a.row<const T>(t), b.row<const T>(t), out.cols);
+    });
+  });
+}
+
 void CpuKernels::norm(Stream& stream, const Norm& n) {
   const std::int64_t d = n.residual.cols;
   with_type(n.out.type, [&]<class T>() {
@@ -103,8 +114,8 @@ void CpuKernels::norm_backward(Stream&, const NormGradient& g) {
       for (std::int64_t t = first; t < end; ++t) {
         const T *x = g.sum.row<const T>(t), *dy = g.d_out.row<const T>(t);
         const float r = g.inverse_rms[t];
+        if (part != nullptr) add_gain_row(part, x, dy, r, d);  // first: d_sum may be one of its operands
         norm_row_backward(g.d_sum.row<T>(t), x, dy, gain, d, r, g.write);
-        if (part != nullptr) add_gain_row(part, x, dy, r, d);
       }
     });
   });

@@ -122,7 +122,7 @@ struct NormGradient {
   ConstMat gain;  ///< 1 x d
   const float* inverse_rms = nullptr;
   Mat d_sum;  ///< the norm's gradient is added to what arrives along the residual; also the gradient of the
-              ///< branch
+              ///< branch. With Write::replace it may be `sum` or `d_out` itself
   float* d_gain = nullptr;   ///< [d], replaced; null: frozen
   Write write = Write::add;  ///< replace: nothing arrives along the residual, d_sum is not read
 };
@@ -247,6 +247,8 @@ class Kernels {
   virtual void attention(Stream&, const Attention&) = 0;
   virtual void attention_backward(Stream&, const Attention&, const AttentionGradient&) = 0;
 
+  /// out = a + b, rounded once; `out` may be one of them.
+  virtual void add(Stream&, Mat out, ConstMat a, ConstMat b) = 0;
   virtual void norm(Stream&, const Norm&) = 0;
   virtual void norm_backward(Stream&, const NormGradient&) = 0;
   virtual void head_norm(Stream&, const HeadNorm&) = 0;

@@ -67,6 +67,9 @@ void TimedKernels::norm(Stream& s, const Norm& n) {
 void TimedKernels::norm_backward(Stream& s, const NormGradient& g) {
   time(s, Work::pointwise, "norm backward", [&] { kernels_.norm_backward(s, g); });
 }
+void TimedKernels::add(Stream& s, Mat out, ConstMat a, ConstMat b) {
+  time(s, Work::pointwise, "add", [&] { kernels_.add(s, out, a, b); });
+}
 void TimedKernels::head_norm(Stream& s, const HeadNorm& n) {
   time(s, Work::pointwise, "head norm", [&] { kernels_.head_norm(s, n); });
 }

@@ -28,6 +28,7 @@ class TimedKernels final : public Kernels {
   std::int64_t workspace(const Attention& a) const override { return kernels_.workspace(a); }
   void attention(Stream&, const Attention&) override;
   void attention_backward(Stream&, const Attention&, const AttentionGradient&) override;
+  void add(Stream&, Mat out, ConstMat a, ConstMat b) override;
   void norm(Stream&, const Norm&) override;
   void norm_backward(Stream&, const NormGradient&) override;
   void head_norm(Stream&, const HeadNorm&) override;

@@ -40,10 +40,11 @@ const Linear* reader(Ops ops, std::size_t i, const BlockWeights& w) {
   return i + 1 < ops.size() && ops[i + 1].kind == Kind::linear ? &w.linear(ops[i + 1].role) : nullptr;
 }
 
-/// Everything again but the last product, whose result the backward pass does not need.
+/// Everything again but a product at the end, whose result the backward pass does not need.
 void forward_again(const Layers& layers, Ops ops, BlockActivations& m, const BlockWeights& w) {
-  for (std::size_t i = 0; i + 1 < ops.size(); ++i)
-    run_forward(layers, ops[i], m, w, {}, i + 2 < ops.size() ? reader(ops, i, w) : nullptr, Pass::again);
+  const std::size_t count = ops.size() - (ops.back().kind == Kind::linear ? 1 : 0);
+  for (std::size_t i = 0; i < count; ++i)
+    run_forward(layers, ops[i], m, w, {}, i + 1 < count ? reader(ops, i, w) : nullptr, Pass::again);
 }
 
 /// Makes what blocks do not keep again, each matrix once, when the backward pass first needs it.
@@ -56,7 +57,7 @@ class Again {
     if (made_.test(as_size(what)) || !m_.all().shared(what)) return;
     made_.set(as_size(what));
     for (const BlockOp& op : ops_) {
-      if (op.out != what) continue;
+      if (op.out != what || op.kind == Kind::add) continue;
       need(op.in);
       if (op.kind == Kind::norm)  // its sum is kept: nothing is added any more
         layers_.norm(m_.at(op.in), {}, {}, m_.at(op.out), m_.floats(*op.numbers), w_.gain(op.role));
@@ -76,6 +77,9 @@ class Again {
 /// Where the gradient of a matrix lies: often in its own place.
 Mat gradient_of(Activation what, BlockActivations& m) {
   switch (what) {
+    case Activation::input:  // where a product reads the residual: its share, which is added to the rest
+    case Activation::middle:
+      return m.at(Activation::branch);
     case Activation::branch:
       return m.at(Activation::d_residual);
     case Activation::attended:
@@ -96,9 +100,20 @@ void run_backward(const Layers& layers, const BlockOp& op, BlockActivations& m, 
     case Kind::norm:
       return layers.norm_backward(m.at(op.in), d_out, m.floats(*op.numbers), m.at(Activation::d_residual),
                                   w.gain(op.role));
+    case Kind::add:
+      return;  // both terms have the sum's gradient
+    case Kind::norm_after:
+      return layers.norm_backward(m.at(op.in), d_out, m.floats(*op.numbers), gradient_of(op.in, m),
+                                  w.gain(op.role), Write::replace);
     case Kind::linear:
-      return layers.backward(gradient_of(op.in, m), d_out, m.at(op.in), w.linear(op.role));
+      layers.backward(gradient_of(op.in, m), d_out, m.at(op.in), w.linear(op.role));
+      if (op.in == Activation::input || op.in == Activation::middle)
+        layers.add(m.at(Activation::d_residual), m.at(Activation::d_residual), gradient_of(op.in, m));
+      return;
     case Kind::head_norm:
+      if (layers.shape.qk_norm_whole)
+        return layers.norm_whole_backward(d_out, m.at(op.in), m.floats(*op.numbers), w.gain(Role::q_norm),
+                                          w.gain(Role::k_norm));
       return layers.kernels.head_norm_backward(
           layers.stream, head_norm_of(layers, op, m, w),
           {d_out, numbers_of(w.gain(Role::q_norm).gradient), numbers_of(w.gain(Role::k_norm).gradient)});
@@ -117,16 +132,23 @@ void run_backward(const Layers& layers, const BlockOp& op, BlockActivations& m, 
 void run_forward(const Layers& layers, const BlockOp& op, Matrices& m, const BlockWeights& w,
                  const Entering& entering, const Linear* next, Pass pass) {
   const kernels::Quantize input = next != nullptr ? layers.input(*next, pass) : kernels::Quantize{};
+  const bool first = op.in == Activation::input;
+  const auto residual = [&] { return first ? entering.residual : m.at(Activation::input); };
+  const auto added = [&] { return first ? entering.added : m.at(Activation::branch); };
   switch (op.kind) {
-    case Kind::norm: {
-      const bool first = op.in == Activation::input;
-      return layers.norm(m.at(op.in), first ? entering.residual : m.at(Activation::input),
-                         first ? entering.added : m.at(Activation::branch), m.at(op.out),
-                         m.floats(*op.numbers), w.gain(op.role), input);
-    }
+    case Kind::norm:
+      return layers.norm(m.at(op.in), residual(), added(), m.at(op.out), m.floats(*op.numbers),
+                         w.gain(op.role), input);
+    case Kind::add:
+      return layers.add(m.at(op.out), residual(), added(), input);
+    case Kind::norm_after:
+      return layers.norm(m.at(op.in), {}, {}, m.at(op.out), m.floats(*op.numbers), w.gain(op.role), input);
     case Kind::linear:
       return layers.forward(m.at(op.out), m.at(op.in), w.linear(op.role), pass);
     case Kind::head_norm:
+      if (layers.shape.qk_norm_whole)
+        return layers.norm_whole(m.at(op.out), m.at(op.in), m.floats(*op.numbers), w.gain(Role::q_norm),
+                                 w.gain(Role::k_norm));
       return layers.kernels.head_norm(layers.stream, head_norm_of(layers, op, m, w));
     case Kind::rope:
       return layers.rope(m.at(op.out), m.at(Activation::cosine), m.at(Activation::sine), false);

@@ -90,17 +90,51 @@ void Layers::scale(Mat x, double factor) const {
   kernels.dropout(stream, all);
 }
 
+float Layers::residual_epsilon() const {
+  return static_cast<float>(shape.norm_epsilon / (shape.residual_multiplier * shape.residual_multiplier));
+}
+
+void Layers::add(Mat sum, ConstMat residual, ConstMat added, const Quantize& input) const {
+  if (added) kernels.add(stream, sum, residual, added);
+  if (wanted(input) != nullptr) kernels.quantize(stream, sum, input);
+}
+
 void Layers::norm(Mat sum, ConstMat residual, ConstMat added, Mat normed, float* inverse_rms, const Gain& g,
                   const Quantize& input) const {
-  const double epsilon = shape.norm_epsilon / (shape.residual_multiplier * shape.residual_multiplier);
   kernels.norm(stream, {added ? residual : ConstMat(sum), added, sum, normed, g.weight, inverse_rms,
-                        static_cast<float>(epsilon), wanted(input)});
+                        residual_epsilon(), wanted(input)});
 }
 
 void Layers::norm_backward(ConstMat sum, ConstMat d_normed, const float* inverse_rms, Mat d_sum,
                            const Gain& g, Write write) const {
   kernels.norm_backward(stream, {sum, d_normed, g.weight, inverse_rms, d_sum,
                                  g.gradient ? g.gradient.row<float>(0) : nullptr, write});
+}
+
+void Layers::norm_whole(Mat out, ConstMat in, float* inverse_rms, const Gain& q, const Gain& k) const {
+  const std::int64_t queries = shape.query_width(), keys = shape.key_width();
+  const auto epsilon = static_cast<float>(shape.norm_epsilon);
+  kernels.norm(stream,
+               {in.cols_at(0, queries), {}, {}, out.cols_at(0, queries), q.weight, inverse_rms, epsilon});
+  kernels.norm(stream, {in.cols_at(queries, keys),
+                        {},
+                        {},
+                        out.cols_at(queries, keys),
+                        k.weight,
+                        inverse_rms + in.rows,
+                        epsilon});
+  kernels::Dropout values;  // all stay: a copy
+  values.out = out.cols_at(queries + keys, keys);
+  values.in = in.cols_at(queries + keys, keys);
+  kernels.dropout(stream, values);
+}
+
+void Layers::norm_whole_backward(Mat d, ConstMat in, const float* inverse_rms, const Gain& q,
+                                 const Gain& k) const {
+  const std::int64_t queries = shape.query_width(), keys = shape.key_width();
+  const Mat d_queries = d.cols_at(0, queries), d_keys = d.cols_at(queries, keys);
+  norm_backward(in.cols_at(0, queries), d_queries, inverse_rms, d_queries, q, Write::replace);
+  norm_backward(in.cols_at(queries, keys), d_keys, inverse_rms + in.rows, d_keys, k, Write::replace);
 }
 
 void Layers::swiglu(Mat out, ConstMat gate_up, const Quantize& input) const {

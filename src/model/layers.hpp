@@ -84,6 +84,9 @@ struct Layers {
   /// x *= factor
   void scale(Mat x, double factor) const;
 
+  /// sum = residual + added; with nothing added it is where the residual already is. `input`: of the layer
+  /// that reads it.
+  void add(Mat sum, ConstMat residual, ConstMat added, const kernels::Quantize& input = {}) const;
   /// sum = residual + added; normed = RMSNorm(sum). With nothing added `sum` is where the residual already
   /// is. `input`: of the layer that reads `normed`.
   void norm(Mat sum, ConstMat residual, ConstMat added, Mat normed, float* inverse_rms, const Gain& g,
@@ -91,10 +94,17 @@ struct Layers {
   void norm_backward(ConstMat sum, ConstMat d_normed, const float* inverse_rms, Mat d_sum, const Gain& g,
                      Write write = Write::add) const;
 
+  /// RMSNorm over all queries, and over all keys; values are copied.
+  void norm_whole(Mat out, ConstMat in, float* inverse_rms, const Gain& q, const Gain& k) const;
+  /// d: the gradient of `out`, becomes that of `in`.
+  void norm_whole_backward(Mat d, ConstMat in, const float* inverse_rms, const Gain& q, const Gain& k) const;
+
   /// out = silu(gate) * up, attention's output; `input`: of the layer that reads it.
   void swiglu(Mat out, ConstMat gate_up, const kernels::Quantize& input = {}) const;
   void attend(const kernels::Attention& call, const kernels::Quantize& input = {}) const;
   void rope(Mat qkv, ConstMat cosine, ConstMat sine, bool backward) const;
+  /// Epsilon of norms of the residual.
+  float residual_epsilon() const;
   /// Attention's constants; the caller fills in the matrices.
   kernels::Attention attention() const;
 };

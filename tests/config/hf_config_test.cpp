@@ -65,7 +65,7 @@ TEST(HfConfig, WhatTransformersWrites) {
 
 TEST(HfConfig, WhatIsPrintedIsRead) {
   for (const char* name : {"llama2", "llama3", "qwen2", "llama_tied", "qwen3", "nemo", "llama_biased",
-                           "linear", "dynamic", "yarn", "smollm3", "phi3", "granite", "phi4_mini"}) {
+                           "linear", "dynamic", "yarn", "smollm3", "phi3", "granite", "phi4_mini", "olmo2"}) {
     const auto shape = load_hf_config(golden(name)).shape;
     const auto again = parse_hf_config(hf_config_text(shape, "float16", {"1", "[2,3]", "0"}), "x", name);
     EXPECT_EQ(again.shape, shape) << name;
@@ -251,6 +251,15 @@ TEST(HfConfig, ReadsLongropeUpToTheOriginalLength) {
     part.rope_long_factors.resize(as_size(pairs), 1);
     EXPECT_EQ(parse_hf_config(hf_config_text(part, "bfloat16"), "x", part.name).shape, part);
   }
+}
+
+TEST(HfConfig, ReadsTheNormsOfOlmo2) {
+  Json json = llama31();
+  json.erase("rope_scaling");
+  json["architectures"] = {"Olmo2ForCausalLM"}, json["model_type"] = "olmo2";
+  const ModelShape shape = read(json).shape;
+  EXPECT_TRUE(shape.qk_norm && shape.qk_norm_whole && shape.norm_after);
+  EXPECT_EQ(Json::parse(hf_config_text(shape, "float32")).at("architectures").at(0), "Olmo2ForCausalLM");
 }
 
 TEST(HfConfig, ReadsTheHeadsOfQwen3) {

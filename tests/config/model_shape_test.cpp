@@ -69,6 +69,19 @@ TEST(ModelShape, HeadsNeedNotBeAsWideAsTheModel) {
   EXPECT_EQ(size_of("k_norm.weight"), std::pair(1L, 24L));
 }
 
+TEST(ModelShape, NormsMayComeBehind) {
+  ModelShape shape;
+  shape.head_dim = 24;
+  shape.qk_norm = shape.qk_norm_whole = shape.norm_after = true;
+  std::vector<std::string> names;
+  for (const auto& t : tensors_of(shape))
+    if (t.unit == 1 && t.kind == TensorKind::gain) names.push_back(t.name + " " + std::to_string(t.cols));
+  const std::string block = "model.layers.0.";
+  EXPECT_EQ(names, (std::vector{block + "self_attn.q_norm.weight 96", block + "self_attn.k_norm.weight 48",
+                                block + "post_attention_layernorm.weight 64",
+                                block + "post_feedforward_layernorm.weight 64"}));
+}
+
 TEST(ModelShape, FusedTensorsAreNamedAsOneAndLieWhereThePartsWould) {
   ModelShape shape;
   const auto apart = stored_tensors_of(shape);

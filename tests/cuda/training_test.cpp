@@ -140,6 +140,10 @@ TEST_F(GpuTraining, RotatedPartsOfHeadsAreNearTheCpu) {
       "rope_magnitude = 1.1\nrope_short_factors = [1, 1, 1.5, 2, 3, 4]\nrope_long_factors = [1, 1, 2, 4, 8, "
       "16]\n");
 }
+TEST_F(GpuTraining, NormsBehindAreNearTheCpu) {
+  is_near_the_cpu("qk_norm = true\nqk_norm_whole = true\nnorm_after = true\n");
+}
+
 TEST_F(GpuTraining, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   end_as_one_rank({
       {2, {"shard.strategy=no_shard", "train.activation_checkpointing=selective"}, {}},

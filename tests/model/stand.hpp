@@ -120,6 +120,13 @@ inline config::ModelShape micro_phi4() {
   return s;
 }
 
+/// Norms behind attention and MLP, and over all heads at once.
+inline config::ModelShape micro_olmo2() {
+  config::ModelShape s = micro();
+  s.qk_norm = s.qk_norm_whole = s.norm_after = true;
+  return s;
+}
+
 /// Values that let every path carry a gradient that can be seen: large weights, gains off one, biases off
 /// zero.
 inline MemoryWeights lively(const config::ModelShape& shape, DType type = DType::fp32, float scale = 15) {

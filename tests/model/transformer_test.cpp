@@ -86,7 +86,8 @@ INSTANTIATE_TEST_SUITE_P(Micro, MicroBatch,
                                            MicroBatchCase{"BiasesEverywhere", micro_biased(), true},
                                            MicroBatchCase{"ABlockWithoutPositions", micro_smollm3(), true},
                                            MicroBatchCase{"Multipliers", micro_granite(), true},
-                                           MicroBatchCase{"PartsOfHeadsRotated", micro_phi4(), true}),
+                                           MicroBatchCase{"PartsOfHeadsRotated", micro_phi4(), true},
+                                           MicroBatchCase{"NormsBehind", micro_olmo2(), true}),
                          [](const auto& test) { return test.param.name; });
 
 TEST(Reference, LeavesRotationsKeptBlendedAndStretched) {

@@ -113,16 +113,19 @@ MicroBatch run_micro_batch(const Model& model, const Tokens& inputs, const Token
   };
   Var x = scaled(t.gather(table, inputs), shape.embedding_multiplier);
   for (int layer = 0; layer < shape.layers; ++layer) {
-    const Var attention_gain = weight();
-    const Var a = rms_norm(t, x, attention_gain, shape.norm_epsilon);
+    const auto normed = [&](Var v) { return rms_norm(t, v, weight(), shape.norm_epsilon); };
+    const Var a = shape.norm_after ? x : normed(x);
     Var qkv[3];
     for (Var& y : qkv) y = t.matmul_transposed(a, weight());
     if (shape.qkv_bias)
       for (Var& y : qkv) y = biased(y);
     if (shape.qk_norm) {
       const Var q_gain = weight(), k_gain = weight();
-      qkv[0] = head_normed(qkv[0], q_gain, shape.heads);
-      qkv[1] = head_normed(qkv[1], k_gain, shape.kv_heads);
+      const bool whole = shape.qk_norm_whole;
+      qkv[0] =
+          whole ? rms_norm(t, qkv[0], q_gain, shape.norm_epsilon) : head_normed(qkv[0], q_gain, shape.heads);
+      qkv[1] = whole ? rms_norm(t, qkv[1], k_gain, shape.norm_epsilon)
+                     : head_normed(qkv[1], k_gain, shape.kv_heads);
     }
     const bool turns = shape.nope_every == 0 || layer % shape.nope_every != shape.nope_every - 1;
     const Var q = turns ? rotated(qkv[0], shape.heads) : qkv[0],
@@ -131,14 +134,16 @@ MicroBatch run_micro_batch(const Model& model, const Tokens& inputs, const Token
         attention(t, q, k, qkv[2], shape.heads, shape.kv_heads, places, shape.attention_multiplier),
         weight());
     if (shape.o_bias) y = biased(y);
+    if (shape.norm_after) y = normed(y);
     x = t.add(x, scaled(y, shape.residual_multiplier));
-    const Var b = rms_norm(t, x, weight(), shape.norm_epsilon);
+    const Var b = shape.norm_after ? x : normed(x);
     Var gate_up[2];
     for (Var& z : gate_up) z = t.matmul_transposed(b, weight());
     if (shape.mlp_bias)
       for (Var& z : gate_up) z = biased(z);
     Var z = t.matmul_transposed(swiglu(t, gate_up[0], gate_up[1]), weight());
     if (shape.mlp_bias) z = biased(z);
+    if (shape.norm_after) z = normed(z);
     x = t.add(x, scaled(z, shape.residual_multiplier));
   }
   const Var normed = rms_norm(t, x, weight(), shape.norm_epsilon);

@@ -7,6 +7,7 @@
 
 #include "src/base/error.hpp"
 #include "src/cuda/kernels/adamw.hpp"
+#include "src/cuda/kernels/add.hpp"
 #include "src/cuda/kernels/block_code.hpp"
 #include "src/cuda/kernels/column_sums.hpp"
 #include "src/cuda/kernels/convert.hpp"
@@ -120,6 +121,9 @@ void CudaKernels::attention_backward(Stream& stream, const kernels::Attention& c
   enqueue(stream, [&](StreamHandle s) { attention_.backward(s, call, gradient); });
 }
 
+void CudaKernels::add(Stream& stream, Mat out, ConstMat a, ConstMat b) {
+  enqueue(stream, [&](StreamHandle s) { cuda::add(runtime_, s, out, a, b); });
+}
 void CudaKernels::norm(Stream& stream, const kernels::Norm& call) {
   enqueue(stream, [&](StreamHandle s) { cuda::norm(runtime_, s, call); });
 }

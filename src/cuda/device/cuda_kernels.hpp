@@ -42,6 +42,7 @@ class CudaKernels final : public kernels::Kernels {
   std::int64_t workspace(const kernels::Attention&) const override;
   void attention(Stream&, const kernels::Attention&) override;
   void attention_backward(Stream&, const kernels::Attention&, const kernels::AttentionGradient&) override;
+  void add(Stream&, Mat out, ConstMat a, ConstMat b) override;
   void norm(Stream&, const kernels::Norm&) override;
   void norm_backward(Stream&, const kernels::NormGradient&) override;
   void head_norm(Stream&, const kernels::HeadNorm&) override;

@@ -286,6 +286,7 @@ std::vector<std::pair<std::string, Floats>> every_operator(Backend& on) {
       keep("inverse_rms", dense(n.inverse_rms, 1, tokens));
   k.norm_backward(s, {n.sum, input(tokens, d), n.gain, n.inverse_rms, d_sum, d_gain, Write::add});
   keep("norm_backward", d_sum), keep("d_gain", dense(d_gain, 1, d));
+  k.add(s, y, d_sum, normed), keep("add", y);
   kernels::HeadNorm h;
   const Mat heads_normed = input(tokens, packed);
   auto *const d_q_gain = on.room<float>(head_size), *const d_k_gain = on.room<float>(head_size);

@@ -29,6 +29,7 @@ REGISTERS = {128: 72, 256: 48, 1024: 64}
 WIDE = {
     "adamw_kernel<float>": (4, 3),
     "adamw_kernel<Bf16>": (2, 1),  # moments by 8 bytes
+    "add_kernel<*, true>": (2, 1),
     "amax_kernel<*, true>": (7, 0),
     "column_sums_kernel<*, true>": (5, 0),
     "convert_kernel<Bf16, float>": (2, 1),
