@@ -52,7 +52,7 @@ src/tools/corpus: src/tools/chat src/tools/text src/data src/base
 src/tools/infer: src/tools/text checkpoint/index src/data src/model src/kernels src/tensor src/config src/base
 src/tools/cli: slurm src/command_line src/tools/infer src/tools/corpus src/tools/chat src/tools/text src/weights checkpoint/exchange checkpoint/verify checkpoint/io checkpoint/index src/data src/kernels src/control src/config src/snapshot src/base
 launcher/foresee: src/config src/base
-launcher/plan: slurm src/config src/base
+launcher/plan: launcher/foresee slurm src/config src/base
 launcher/diagnose: src/control src/base
 launcher/health: slurm src/control src/config src/nvml src/base
 launcher/record: src/base

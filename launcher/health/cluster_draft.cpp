@@ -190,6 +190,11 @@ class Writer {
       out += fmt::format("node_memory_bytes = {}  # RealMemory, from SLURM\n", chosen_.shape.memory_bytes);
     out += shm();
     out += interface();
+    if (with_gpus())
+      out +=
+          "# nic_bytes_s = 50000000000  # of one GPU's NIC, if you know it: `plan` foresees steps of several "
+          "nodes "
+          "by it\n";
     out +=
         "# node_mttf_hours = 6300  # mean time to failure of one node, if you know it: checkpoint intervals "
         "follow from it\n";

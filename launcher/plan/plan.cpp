@@ -220,6 +220,7 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
   used.resize(plan.active + plan.spares);
   place_nodes(plan, facts, used, host);
   place_ranks(plan, facts);
+  plan.forecast = forecast_of(config, model, facts, plan.world(), plan.group_size);
   plan.survival = survival_of(plan, config, facts);
   plan.shrinking = shrinking_of(config);
   plan.when_short = when_short_says(plan, config.supervise);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/foresee/forecast.hpp"
 #include "launcher/plan/host_memory.hpp"
 #include "launcher/plan/shrink.hpp"
 #include "src/config/cluster_facts.hpp"
@@ -109,6 +110,7 @@ struct Plan {
   double checkpoint_floor_s = 0;      ///< at the whole file system's write bandwidth; 0: unknown
   LocalPlan local;
   HostMemory host;
+  Forecast forecast;
   Survival survival;
   Shrinking shrinking;                   ///< what a world without a replica would be
   std::vector<std::string> when_short;   ///< what happens when spares have run out, in sentences
@@ -136,7 +138,7 @@ Plan make_plan(const config::RunConfig& config, const config::ModelShape& model,
                const config::ClusterFacts& facts, const std::vector<std::string>& nodes,
                const std::optional<std::string>& batch_host);
 
-constexpr int plan_schema_version = 11;
+constexpr int plan_schema_version = 12;
 nlohmann::json to_json(const Plan& plan);
 
 }  // namespace holdfast::launcher

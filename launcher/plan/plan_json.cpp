@@ -26,6 +26,36 @@ json parts_of(const HostMemory& memory) {
   return out;
 }
 
+/// Null where nothing is foreseen, but for `missing`.
+json forecast_to_json(const Forecast& f) {
+  json out = {{"missing", f.missing}};
+  const auto set = [&](const char* name, auto value) {
+    out[name] = f.known() ? json(value()) : json(nullptr);
+  };
+  set("gpu", [&] { return f.gpu; });
+  set("step_s", [&] {
+    return json{{"typical", f.step.typical}, {"fast", f.step.fast}, {"slow", f.step.slow}};
+  });
+  set("parts_s", [&] {
+    json parts = json::array();
+    for (const NamedPart& part : step_parts)
+      parts.push_back({{"name", part.name}, {"seconds", f.parts.*part.seconds}});
+    return parts;
+  });
+  set("tokens_s_gpu", [&] { return f.tokens_s_gpu(f.step.typical); });
+  set("tokens_s", [&] { return f.tokens_s_gpu(f.step.typical) * f.world; });
+  set("mfu_causal", [&] { return f.mfu(f.flops_causal); });
+  set("mfu_palm", [&] { return f.mfu(f.flops_palm); });
+  set("hours", [&] {
+    return json{
+        {"typical", f.hours(f.step.typical)}, {"fast", f.hours(f.step.fast)}, {"slow", f.hours(f.step.slow)}};
+  });
+  set("gpu_hours", [&] { return f.gpu_hours(); });
+  set("kwh_gpus", [&] { return f.kwh_of_gpus(); });
+  set("kwh_nodes", [&] { return f.kwh_of_nodes(); });
+  return out;
+}
+
 }  // namespace
 
 json to_json(const Plan& p) {
@@ -79,6 +109,7 @@ json to_json(const Plan& p) {
       {"shard_groups", groups(p.replicas(), p.world(), [&](int g) { return p.shard_group(g); })},
       {"replica_groups", groups(p.group_size, p.world(), [&](int place) { return p.replica_group(place); })},
       {"leaders", p.leaders},
+      {"forecast", forecast_to_json(p.forecast)},
       {"memory_bytes",
        {{"state",
          {{"parameters", m.state.parameters},

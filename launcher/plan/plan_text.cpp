@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "launcher/plan/units.hpp"
 #include "slurm/hostlist.hpp"
@@ -143,6 +144,38 @@ std::vector<std::string> memory(const Plan& p) {
                       m.reserved ? ", with " + size_text(m.reserved) + " of driver and libraries" : "")};
 }
 
+/// "0.412", "3.21", "45.6", "123": three digits.
+std::string three_digits(double n) {
+  return n >= 100 ? grouped_text(std::llround(n)) : fmt::format("{:.{}f}", n, n >= 10 ? 1 : n >= 1 ? 2 : 3);
+}
+
+std::vector<std::string> speed(const Forecast& f) {
+  if (!f.known()) return {"not foreseen: " + f.missing};
+  const StepRange& s = f.step;
+  const double each = f.tokens_s_gpu(s.typical);
+  std::string parts;
+  for (const NamedPart& part : step_parts)
+    if (const double seconds = f.parts.*part.seconds; seconds >= 0.015 * s.typical)
+      parts += fmt::format("{}{} {:.0f} %", parts.empty() ? "" : ", ", part.name, 100 * seconds / s.typical);
+  return {fmt::format("about {} s a step ({} to {}) on {} GPUs, not measured", three_digits(s.typical),
+                      three_digits(s.fast), three_digits(s.slow), f.gpu),
+          fmt::format("{} tokens/s a GPU, {} in all, MFU {:.0f} % ({:.0f} % with all of attention)",
+                      three_digits(each), three_digits(each * f.world), 100 * f.mfu(f.flops_causal),
+                      100 * f.mfu(f.flops_palm)),
+          parts};
+}
+
+/// The whole run; nothing where its steps are not foreseen.
+std::vector<std::string> length(const Forecast& f) {
+  if (!f.known()) return {};
+  return {fmt::format("{} steps: about {} hours ({} to {}), {} GPU-hours", grouped_text(f.steps),
+                      three_digits(f.hours(f.step.typical)), three_digits(f.hours(f.step.fast)),
+                      three_digits(f.hours(f.step.slow)), three_digits(f.gpu_hours())),
+          fmt::format("at most {} kWh of GPUs, {} kWh of nodes", three_digits(f.kwh_of_gpus()),
+                      three_digits(f.kwh_of_nodes())),
+          "without checkpoints, lost nodes, the queue, and cooling"};
+}
+
 std::vector<std::string> checkpoint(const Plan& p) {
   std::string text =
       size_text(p.checkpoint_bytes) +
@@ -207,6 +240,8 @@ std::string to_text(const Plan& p) {
   out += paragraph("step", {fmt::format("{} of {} x {} tokens in {} = {} tokens",
                                         count_text(p.micro_batches(), "micro-batch", "es"), p.micro_batch,
                                         p.sequence, count_text(p.lanes, "lane"), grouped_text(tokens))});
+  out += paragraph("speed", speed(p.forecast));
+  out += paragraph("run", length(p.forecast));
   out += paragraph("per rank", memory(p));
   out += paragraph("checkpoint", checkpoint(p));
   out += paragraph("node memory", host_memory_says(p.host));

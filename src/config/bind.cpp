@@ -438,6 +438,8 @@ std::vector<Setting<ClusterFacts>> make_cluster_settings() {
   t.add("cluster.cpus_per_node", &F::cpus_per_node, "cores of a node", at_least(1));
   t.add("cluster.node_memory_bytes", &F::node_memory_bytes, "host memory of a node; 0: unknown", at_least(0));
   t.add("cluster.node_shm_bytes", &F::node_shm_bytes, "size of /dev/shm of a node; 0: unknown", at_least(0));
+  t.add("cluster.nic_bytes_s", &F::nic_bytes_s,
+        "bandwidth of one GPU's NIC, bytes per second in one direction; 0: unknown", at_least(0));
   t.add("cluster.control_interface", &F::control_interface,
         "network interface of MPI over TCP, and of state without a NIC");
   t.add("cluster.environment", &F::environment, "\"NAME=value\" every rank gets");

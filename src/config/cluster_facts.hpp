@@ -30,6 +30,7 @@ struct ClusterFacts {
   int cpus_per_node = 1;
   std::int64_t node_memory_bytes = 0;  ///< host memory of one node; 0: unknown
   std::int64_t node_shm_bytes = 0;     ///< size of /dev/shm of one node; 0: unknown
+  double nic_bytes_s = 0;              ///< of one GPU's NIC, in one direction; 0: unknown
   std::vector<ScalableUnit> scalable_units;
   std::vector<GpuFacts> gpus;  ///< gpus_per_node of them
   double storage_read_bytes_s = 0,

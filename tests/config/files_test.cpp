@@ -57,6 +57,7 @@ TEST(Files, ClustersLoad) {
   EXPECT_EQ(n.gpus[5].nic, "mlx5_9");
   EXPECT_EQ(n.gpus[5].rail, 5);
   EXPECT_EQ(n.storage_write_bytes_s, 1.95e12);
+  EXPECT_EQ(n.nic_bytes_s, 50e9);
 }
 
 TEST(Files, TheQuickstartIsValid) {

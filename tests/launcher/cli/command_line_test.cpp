@@ -160,7 +160,7 @@ TEST(CommandLine, PlanTakesSlurmsSpelling) {
   const auto json = holdfast({"plan", "quickstart", "--json", "-w", "dgx[005-006,010-011]"});
   EXPECT_EQ(json.status, 0) << json.err;
   const auto plan = nlohmann::json::parse(json.out);
-  EXPECT_EQ(plan.at("schema_version"), 11);
+  EXPECT_EQ(plan.at("schema_version"), 12);
   EXPECT_EQ(plan.at("nodes").at(0).at("name"), "dgx006");
   EXPECT_EQ(plan.at("nodes").at(0).at("scalable_unit"), "su3");
   EXPECT_THAT(holdfast({"plan", "quickstart", "--ranks"}).out, HasSubstr("replica group"));

@@ -56,6 +56,7 @@ TEST(Draft, of_a_login_node_is_read_back_and_says_what_is_guessed) {
                           config::ScalableUnit{"rest", "dgx004"}));
   EXPECT_EQ(facts.gpus.size(), 8u);
   EXPECT_EQ(facts.gpus[3].rail, 3);
+  EXPECT_THAT(draft.text, HasSubstr("# nic_bytes_s = "));
   EXPECT_THAT(draft.text, HasSubstr("left out, of another shape: cpu1"));
   EXPECT_THAT(draft.to_check, Contains(HasSubstr("NICs are unknown")));
   EXPECT_THAT(draft.to_check, Contains(HasSubstr("control_interface is a guess")));

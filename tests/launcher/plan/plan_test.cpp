@@ -273,6 +273,32 @@ TEST(Plan, SaysTypesAndStrategies) {
                              HasSubstr("as bf16), optimizer")));
 }
 
+TEST(Plan, ForeseesAStepOnGpusAndSaysWhatIsMissingElse) {
+  auto in = inputs_of("llama2-7b-nabuchodonosor");
+  const Plan known = in.plan();
+  EXPECT_TRUE(known.forecast.known());
+  for (const char* said : {"  speed       about ", " s a step (", " tokens/s a GPU, ", "MFU ",
+                           "  run         ", " GPU-hours", " kWh of nodes"})
+    EXPECT_THAT(to_text(known), HasSubstr(said));
+  auto j = to_json(known).at("forecast");
+  EXPECT_EQ(j.at("missing"), "");
+  EXPECT_EQ(j.at("gpu"), "H100 SXM");
+  EXPECT_EQ(j.at("parts_s").size(), step_parts.size());
+  EXPECT_LT(j.at("step_s").at("fast"), j.at("step_s").at("slow"));
+  for (const char* number :
+       {"tokens_s_gpu", "tokens_s", "mfu_causal", "mfu_palm", "gpu_hours", "kwh_gpus", "kwh_nodes"})
+    EXPECT_GT(j.at(number), 0) << number;
+
+  in.facts.gpu = "mi300x";
+  const Plan unknown = in.plan();
+  EXPECT_THAT(to_text(unknown),
+              HasSubstr("  speed       not foreseen: the cluster file's gpu is \"mi300x\""));
+  EXPECT_THAT(to_text(unknown), testing::Not(HasSubstr("GPU-hours")));
+  j = to_json(unknown).at("forecast");
+  for (const auto& [name, value] : j.items()) EXPECT_TRUE(name == "missing" || value.is_null()) << name;
+  EXPECT_EQ(unknown.memory, known.memory) << "the rest is planned as before";
+}
+
 TEST(Plan, SaysWhichLossesItSurvivesAtWhichLevel) {
   struct Case {
     std::vector<std::string> sets;
