@@ -56,8 +56,8 @@ struct SimNccl::Member {
   std::string name;
   int size = 0, rank = 0;
   StreamHandle stream{};  // the one that it was first used on
-  bool used = false, gone = false;
-  std::atomic<bool> aborted{false};
+  bool used = false;
+  std::atomic<bool> gone{false}, aborted{false};  // the watch of a group ends it from a thread of its own
   std::atomic<int> under_way{0};
   std::mutex mutex;
   std::string trouble;
