@@ -6,7 +6,7 @@
 
 namespace holdfast::launcher {
 
-/// Of one GPU; no number counts sparsity. Bandwidths of links are of one direction.
+/// Numbers of one GPU, without sparsity. Bandwidths of links are of one direction.
 struct GpuKind {
   std::string_view name;
   double bf16_flops = 0, fp8_flops = 0;  ///< per second, of matrix products; fp8 0: it has none

@@ -45,8 +45,8 @@ struct ModelShape {
   RopeType rope_type = RopeType::llama3;
   double rope_scaling_factor = 1, rope_low_frequency = 1, rope_high_frequency = 4, rope_magnitude = 1;
   int rope_original_sequence = 8192;
-  /// Of longrope: what each frequency is divided by, for sequences up to the original one, and for longer
-  /// ones, which we do not compute: exports say them. rope_scaling_factor says how much longer.
+  /// With longrope each frequency is divided by a factor of its own: by these for sequences up to the
+  /// original length, and by the long ones beyond it, which are not computed but kept for exports.
   std::vector<double> rope_short_factors = {}, rope_long_factors = {};
   int rotary_dim = 0;  ///< elements of a head that are turned, the first ones; 0: all
   int nope_every = 0;  ///< the last of so many blocks turns nothing (SmolLM 3); 0: all turn

@@ -30,7 +30,7 @@ Value value_of(const toml::node& node) {
         numbers.push_back(*number);
     if (texts.size() == list->size()) return texts;
     if (numbers.size() == list->size()) return numbers;
-    return Unusable{"a list of something else than strings"};
+    return Unusable{"a list that is not all strings or all numbers"};
   }
   return Unusable{node.is_table() ? "a table" : "a date or time"};
 }

@@ -79,7 +79,7 @@ struct Layers {
   void embed(Mat x, ConstMat table, const std::int32_t* tokens) const;
   /// Adds the gradient of the table. d_x: the gradient of what enters the first block, overwritten.
   void embed_backward(Mat d_table, Mat d_x, const std::int32_t* tokens, Write write) const;
-  /// Of what the head reads, and of its gradient.
+  /// Factor of what the head reads, and of its gradient.
   double logit_factor() const { return 1 / shape.logits_scaling; }
   /// x *= factor
   void scale(Mat x, double factor) const;

@@ -78,7 +78,7 @@ TEST(TomlDocument, OneValueIsOneValue) {
   EXPECT_EQ(parse_value("{ a = 1 }"), Value(Unusable{"a table"}));
   EXPECT_EQ(parse_value("[1, 2.5]"), Value(std::vector<double>{1, 2.5}));
   EXPECT_EQ(spell(Value(std::vector<double>{1, 2.5})), "[1.0, 2.5]");
-  EXPECT_EQ(parse_value("[[1], [2]]"), Value(Unusable{"a list of something else than strings"}));
+  EXPECT_EQ(parse_value("[[1], [2]]"), Value(Unusable{"a list that is not all strings or all numbers"}));
 }
 
 }  // namespace
