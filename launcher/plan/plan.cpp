@@ -1,3 +1,8 @@
+// A plan is made in this order: the sizes of a rank and of a node, which must fit (if they do not, the Error
+// names the smallest change with which they do); which of the nodes are active and which are spares, the
+// batch host being a spare where one is wanted; where ranks go, with their GPU and NIC; then what follows
+// from all of it: how long a step takes, which losses the run survives, what a smaller world would be, the
+// environment of ranks, and warnings. Nothing here asks SLURM or reads a file.
 #include "launcher/plan/plan.hpp"
 
 #include <fmt/format.h>
