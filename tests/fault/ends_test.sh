@@ -140,7 +140,19 @@ case_failed_before() {
 }
 
 case_script_lost() {
-  # The node of the batch script is lost: the leader requeues the job.
+  # The node of the batch script is lost: the leader requeues the job. SLURM is slow, so that its signal reaches an agent
+  # that has nothing else to do.
+  mkdir "$home/slow_tools"
+  cat >"$home/slow_tools/scontrol" <<'END'
+#!/bin/bash
+case $* in requeue*) sleep 3 ;; *ExcNodeList=*) sleep 1 ;; esac
+PATH=${PATH#*:} exec scontrol "$@"
+END
+  chmod 755 "$home/slow_tools/scontrol"
+  local tool submit_env=(PATH=/shared/home/slow_tools:/shared/opt/holdfast/bin:/usr/local/bin:/usr/bin:/bin)
+  for tool in squeue srun sinfo scancel sbatch; do
+    ln -s "$(mini exec bash -c "command -v $tool")" "$home/slow_tools/$tool"
+  done
   start script_lost --set cluster.spares=0 --set train.steps=1000000
   mid_run 20
   local lost

@@ -38,12 +38,15 @@ int serve(const RunDir& run, const Scratch& scratch, pid_t guardian) {
   control::RealLoop loop;
   LinuxNode system(loop, run, scratch, in.local_level, guardian, in.config, in.cluster, in.roster, in.secret);
   int exit_code = 0;
+  // Outlives the agent: SLURM signals a job that is queued again, and the agent's destructor may still have
+  // to tell SLURM which nodes that job must not get.
+  control::Loop::Handle signals;
   Agent agent(loop, system, slurm::cluster_around(), in, [&](int code) {
     exit_code = code;
     loop.stop();
   });
   sweep_node(in.scratch);
-  const auto signals =
+  signals =
       loop.on_signals({SIGTERM, SIGINT, slurms_sigterm()}, [&agent](int signal) { agent.signalled(signal); });
   log::info("serving {} as node {} of {}", run.path.string(), in.roster.node_called(scratch.node),
             in.roster.nodes.size());

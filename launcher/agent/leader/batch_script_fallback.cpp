@@ -34,14 +34,19 @@ void mark_comment(slurm::Cluster& cluster, slurm::JobId job) try {
 
 bool runs(const std::optional<slurm::Job>& job) { return job && job->state == slurm::JobState::running; }
 
-/// Asks until SLURM answers, as long as the batch script would.
+/// Asks until SLURM answers, as long as the batch script would. A requeue without an answer may have
+/// happened: then the job no longer runs, and the nodes are still to be excluded.
 void conclude_job(slurm::Cluster& cluster, slurm::JobId job, int exit_code, const slurm::NextNodes& next) {
   const auto deadline = std::chrono::steady_clock::now() + conclusion_limit;
+  const bool again = exit_code == static_cast<int>(Exit::transient);
+  bool requeueing = false;
   for (std::string before;; std::this_thread::sleep_for(again_after)) try {
-      if (!runs(cluster.job(job))) return;
-      const bool again = exit_code == static_cast<int>(Exit::transient);
+      const auto now = cluster.job(job);
+      if (!(requeueing ? now && now->alive() : runs(now))) return;
       log::warn("the batch host is lost: {} job {}", again ? "queueing again" : "ending", job);
-      return again ? slurm::requeue_elsewhere(cluster, job, next) : cluster.cancel(job);
+      if (!again) return cluster.cancel(job);
+      requeueing = true;
+      return slurm::requeue_elsewhere(cluster, job, next);
     } catch (const Error& error) {
       if (error.exit() != Exit::transient || std::chrono::steady_clock::now() > deadline)
         return log::error("job {} keeps its nodes: {}", job, error.what());
