@@ -8,6 +8,7 @@
 #include "launcher/cli/verbs.hpp"
 #include "src/base/error.hpp"
 #include "src/base/strict_json.hpp"
+#include "src/config/alternatives.hpp"
 #include "src/config/bind.hpp"
 #include "src/config/foreign_names.hpp"
 
@@ -47,6 +48,7 @@ void print_header(std::string& current, const std::string& table) {
 void show_text(const config::Loaded& loaded, bool origin) {
   std::string table;
   for (const auto& s : config::run_settings()) {
+    if (config::is_replaced(loaded, s.name())) continue;
     print_header(table, s.table);
     const std::string line = s.key + " = " + config::spell(s.get(loaded.config));
     if (origin)

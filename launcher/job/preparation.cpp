@@ -35,7 +35,9 @@
 #include "src/base/text.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
+#include "src/config/rank_promises.hpp"
 #include "src/config/shown.hpp"
+#include "src/preflight/length.hpp"
 #include "src/preflight/preflight.hpp"
 
 namespace holdfast::launcher {
@@ -70,21 +72,51 @@ bool are_sound(const RunFiles& files, preflight::Problems& problems) {
   return refused.empty();
 }
 
+/// What there is to say of the data themselves is said by preflight.
+std::optional<std::int64_t> samples_of_epoch(const RunFiles& files) {
+  try {
+    if (config::promises_of(files.config.rank).trains_as_set)
+      return preflight::samples_of_epoch(files.config, files.model);
+  } catch (const Error&) {
+  }
+  return std::nullopt;
+}
+
+std::optional<slurm::JobId> job_around() {
+  return slurm::inside_a_job() ? std::optional(slurm::job_env().job) : std::nullopt;
+}
+
+/// The steps that train.epochs make; false: not one. A requeued job keeps those that it had.
+bool take_steps(Look& look) {
+  config::Train& train = look.files.config.train;
+  look.samples_of_epoch = samples_of_epoch(look.files);
+  if (train.epochs <= 0) return true;
+  if (was_requeued(look.run, job_around()))
+    if (const auto steps = steps_of_run(look.run, train.epochs); steps > 0) {
+      train.steps = steps;
+      return true;
+    }
+  if (look.samples_of_epoch)
+    return look.problems.look(
+        [&] { train.steps = preflight::steps_of_epochs(look.files.config, *look.samples_of_epoch); });
+  if (train.steps == 0)
+    look.problems.doubt("how many steps train.epochs make is not known: the data cannot be read here");
+  return true;
+}
+
 /// Resolves the settings; false where they contradict each other.
 bool settle(Look& look) {
-  if (!are_sound(look.files, look.problems)) return false;
+  if (!are_sound(look.files, look.problems) || !take_steps(look)) return false;
   look.files.config = config::resolve(with_lanes_of(look.run, look.files.config), look.files.facts);
   return are_sound(look.files, look.problems);
 }
 
 void plan(Look& look, const std::vector<std::string>& nodes, const std::optional<std::string>& batch_host) {
   const RunFiles& files = look.files;
-  look.problems.look(
-      [&] { look.plan = make_plan(files.config, files.model, files.facts, nodes, batch_host); });
-}
-
-std::optional<slurm::JobId> job_around() {
-  return slurm::inside_a_job() ? std::optional(slurm::job_env().job) : std::nullopt;
+  look.problems.look([&] {
+    look.plan = make_plan(files.config, files.model, files.facts, nodes, batch_host);
+    look.plan->samples_of_epoch = look.samples_of_epoch.value_or(0);
+  });
 }
 
 /// The first setting that the run has otherwise, as a line of its file; "": none. Options of sbatch may

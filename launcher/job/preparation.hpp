@@ -13,6 +13,7 @@ struct Look {
   RunDir run;
   RunFiles files;            ///< but for the script
   std::optional<Plan> plan;  ///< none: the settings are wrong, or nothing of the kind can be run
+  std::optional<std::int64_t> samples_of_epoch;  ///< none: not known here, or there are no epochs
   preflight::Problems problems;
 };
 

@@ -16,4 +16,13 @@ config::RunConfig with_lanes_of(const RunDir& run, config::RunConfig config) {
   return config;
 }
 
+std::int64_t steps_of_run(const RunDir& run, double epochs) {
+  try {
+    const config::Train began = config::load(run.config()).config.train;
+    return began.epochs == epochs ? began.steps : 0;
+  } catch (const Error&) {  // there are none, or they are of another version
+    return 0;
+  }
+}
+
 }  // namespace holdfast::launcher

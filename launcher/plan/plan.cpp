@@ -161,6 +161,7 @@ Plan sizes_of(const RunConfig& config, const config::ModelShape& model, const Cl
   plan.micro_batch = config.train.micro_batch;
   plan.lanes = config.train.lanes;
   plan.sequence = config.train.sequence;
+  plan.steps = config.train.steps;
   plan.parameters = config::parameters_of(model);
   plan.memory = memory_of(config, model, facts, plan.group_size, plan.replicas());
   plan.checkpoint_bytes = (4 + 2 * bytes_of(config.precision.moments)) * config::trained_parameters_of(model);

@@ -99,7 +99,9 @@ struct Plan {
   int ranks_per_node = 0;
   int group_size = 0;  ///< ranks of a shard group
   int global_batch = 0, micro_batch = 1, lanes = 0, sequence = 0;
-  std::vector<PlannedNode> nodes;  ///< active by slot, then spares by scalable unit and name
+  std::int64_t steps = 0;             ///< of the run; 0: the data say, and are not known
+  std::int64_t samples_of_epoch = 0;  ///< sequences of one pass over the data; 0: not known to who made it
+  std::vector<PlannedNode> nodes;     ///< active by slot, then spares by scalable unit and name
   std::vector<PlannedRank> ranks;
   std::vector<int>
       leaders;  ///< nodes (indices) in the order in which they may lead: batch host, spares, active

@@ -26,11 +26,16 @@ json parts_of(const HostMemory& memory) {
   return out;
 }
 
-/// Null where nothing is foreseen, but for `missing`.
+/// Null where nothing is foreseen, but for `missing`; what is of the whole run also while its steps are not
+/// known.
 json forecast_to_json(const Forecast& f) {
   json out = {{"missing", f.missing}};
-  const auto set = [&](const char* name, auto value) {
-    out[name] = f.known() ? json(value()) : json(nullptr);
+  const auto set_where = [&](bool known, const char* name, auto value) {
+    out[name] = known ? json(value()) : json(nullptr);
+  };
+  const auto set = [&](const char* name, auto value) { set_where(f.known(), name, value); };
+  const auto set_of_run = [&](const char* name, auto value) {
+    set_where(f.known() && f.steps > 0, name, value);
   };
   set("gpu", [&] { return f.gpu; });
   set("step_s", [&] {
@@ -46,13 +51,13 @@ json forecast_to_json(const Forecast& f) {
   set("tokens_s", [&] { return f.tokens_s_gpu(f.step.typical) * f.world; });
   set("mfu_causal", [&] { return f.mfu(f.flops_causal); });
   set("mfu_palm", [&] { return f.mfu(f.flops_palm); });
-  set("hours", [&] {
+  set_of_run("hours", [&] {
     return json{
         {"typical", f.hours(f.step.typical)}, {"fast", f.hours(f.step.fast)}, {"slow", f.hours(f.step.slow)}};
   });
-  set("gpu_hours", [&] { return f.gpu_hours(); });
-  set("kwh_gpus", [&] { return f.kwh_of_gpus(); });
-  set("kwh_nodes", [&] { return f.kwh_of_nodes(); });
+  set_of_run("gpu_hours", [&] { return f.gpu_hours(); });
+  set_of_run("kwh_gpus", [&] { return f.kwh_of_gpus(); });
+  set_of_run("kwh_nodes", [&] { return f.kwh_of_nodes(); });
   return out;
 }
 
@@ -104,6 +109,8 @@ json to_json(const Plan& p) {
         {"micro_batch", p.micro_batch},
         {"lanes", p.lanes},
         {"sequence", p.sequence}}},
+      {"steps", p.steps},
+      {"samples_of_epoch", p.samples_of_epoch},
       {"nodes", std::move(nodes)},
       {"ranks", std::move(ranks)},
       {"shard_groups", groups(p.replicas(), p.world(), [&](int g) { return p.shard_group(g); })},

@@ -165,15 +165,29 @@ std::vector<std::string> speed(const Forecast& f) {
           parts};
 }
 
-/// The whole run; nothing where its steps are not foreseen.
-std::vector<std::string> length(const Forecast& f) {
-  if (!f.known()) return {};
-  return {fmt::format("{} steps: about {} hours ({} to {}), {} GPU-hours", grouped_text(f.steps),
-                      three_digits(f.hours(f.step.typical)), three_digits(f.hours(f.step.fast)),
-                      three_digits(f.hours(f.step.slow)), three_digits(f.gpu_hours())),
-          fmt::format("at most {} kWh of GPUs, {} kWh of nodes", three_digits(f.kwh_of_gpus()),
-                      three_digits(f.kwh_of_nodes())),
-          "without checkpoints, lost nodes, the queue, and cooling"};
+/// "750 steps: 3 epochs of 250 steps (2,000 sequences)"
+std::string length(const Plan& p) {
+  if (p.steps == 0) return "as many steps as train.epochs make of the data";
+  std::string out = count_text(p.steps, "step");
+  if (p.samples_of_epoch == 0) return out;
+  const double samples = static_cast<double>(p.steps) * p.global_batch;
+  const double epochs = samples / static_cast<double>(p.samples_of_epoch);
+  return out + fmt::format(": {:.4g} epochs of {:.6g} steps ({} sequences)", epochs,
+                           static_cast<double>(p.steps) / epochs, grouped_text(p.samples_of_epoch));
+}
+
+/// The whole run, and its time where its steps are foreseen.
+std::vector<std::string> run(const Plan& p) {
+  std::vector<std::string> out{length(p)};
+  const Forecast& f = p.forecast;
+  if (!f.known() || p.steps == 0) return out;
+  out.push_back(fmt::format("about {} hours ({} to {}), {} GPU-hours", three_digits(f.hours(f.step.typical)),
+                            three_digits(f.hours(f.step.fast)), three_digits(f.hours(f.step.slow)),
+                            three_digits(f.gpu_hours())));
+  out.push_back(fmt::format("at most {} kWh of GPUs, {} kWh of nodes", three_digits(f.kwh_of_gpus()),
+                            three_digits(f.kwh_of_nodes())));
+  out.push_back("without checkpoints, lost nodes, the queue, and cooling");
+  return out;
 }
 
 std::vector<std::string> checkpoint(const Plan& p) {
@@ -241,7 +255,7 @@ std::string to_text(const Plan& p) {
                                         count_text(p.micro_batches(), "micro-batch", "es"), p.micro_batch,
                                         p.sequence, count_text(p.lanes, "lane"), grouped_text(tokens))});
   out += paragraph("speed", speed(p.forecast));
-  out += paragraph("run", length(p.forecast));
+  out += paragraph("run", run(p));
   out += paragraph("per rank", memory(p));
   out += paragraph("checkpoint", checkpoint(p));
   out += paragraph("node memory", host_memory_says(p.host));

@@ -219,6 +219,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("data.shuffle_seed", &C::data, &Data::shuffle_seed, "fixes the order of the samples", at_least(0));
 
   t.add("train.steps", &C::train, &Train::steps, "optimizer steps", at_least(1));
+  t.add("train.epochs", &C::train, &Train::epochs,
+        "instead of steps: passes over the data, 0.5 for a half; 0: not given", between(0, 1e6));
   t.add("train.sequence", &C::train, &Train::sequence, "tokens per sequence", at_least(1));
   t.add("train.global_batch", &C::train, &Train::global_batch, "sequences per step, over all ranks",
         at_least(1));

@@ -73,8 +73,9 @@ void check_fused(const ModelShape& m) {
              fmt::format("it is a part of a larger tensor in model {}", m.name), "Use o_proj and down_proj?");
 }
 
+/// While the steps are open, only what does not depend on them.
 void check_schedule(const Optim& o, const Train& t) {
-  if (o.warmup_steps > t.steps)
+  if (t.steps > 0 && o.warmup_steps > t.steps)
     refuse("optim.warmup_steps is more than train.steps", fmt::format("{} > {}", o.warmup_steps, t.steps),
            fmt::format("Use {}?", t.steps / 10));
   if (o.schedule != Schedule::wsd) {
@@ -84,10 +85,19 @@ void check_schedule(const Optim& o, const Train& t) {
              "Use schedule = \"wsd\", or leave decay_steps out?");
     return;
   }
-  if (const auto decay = decay_steps_of(o, t.steps); o.warmup_steps + decay > t.steps)
+  if (const auto decay = decay_steps_of(o, t.steps); t.steps > 0 && o.warmup_steps + decay > t.steps)
     refuse("warmup and decay are longer than the run",
            fmt::format("{} steps of warmup and {} of decay, {} in all", o.warmup_steps, decay, t.steps),
            fmt::format("Use optim.warmup_steps = {}?", std::max<std::int64_t>(0, t.steps - decay)));
+}
+
+/// The parts of a mixture are repeated at rates of their own: no step is the end of a pass over all of them.
+void check_epochs(const Train& t, const Data& d) {
+  if (t.epochs > 0 && mixture_of(d).size() > 1)
+    refuse("train.epochs is set, and a mixture has no epochs",
+           fmt::format("the weights of the {} parts of data.mixture say how often each is repeated",
+                       d.mixture.size()),
+           "Set train.steps, or prepare the texts as one token file?");
 }
 
 void check_optim(const Optim& o, const Train& t, const ModelShape& m) {
@@ -143,7 +153,8 @@ void check_interval(const Checkpoint& c) {
 }  // namespace
 
 void check_train(const Train& t, const ModelShape& m) {
-  if (t.steps < 1) refuse("train.steps must be at least 1", fmt::format("it is {}", t.steps), "Use 1?");
+  if (t.steps < 1 && t.epochs <= 0)
+    refuse("train.steps must be at least 1", fmt::format("it is {}", t.steps), "Use 1, or set train.epochs?");
   if (t.global_batch < 1 || t.micro_batch < 1)
     refuse("train.global_batch and train.micro_batch must be at least 1",
            fmt::format("they are {} and {}", t.global_batch, t.micro_batch), "Use 1?");
@@ -164,7 +175,7 @@ void check_train(const Train& t, const ModelShape& m) {
 
 void check_training(const RunConfig& config, const ModelShape& model, ErrorList& refused) {
   refused.of([&] { adapters_of(config.lora); });
-  refused.of([&] { mixture_of(config.data); });
+  refused.of([&] { check_epochs(config.train, config.data); });
   refused.of([&] { check_eval(config.eval, config.data); });
   refused.of([&] { check_precision(config.precision, config.optim); });
   refused.of([&] { check_fp8(config, model); });

@@ -8,6 +8,7 @@
 #include "src/base/as_size.hpp"
 #include "src/base/env.hpp"
 #include "src/base/errors.hpp"
+#include "src/config/alternatives.hpp"
 #include "src/config/bind.hpp"
 #include "src/config/foreign_names.hpp"
 #include "src/config/hf_config.hpp"
@@ -246,6 +247,7 @@ Loaded load_defaults(const std::vector<std::string>& sets) {
   for (const auto& s : run_settings()) out.origin[s.name()] = "default";
   ErrorList errors;
   set_from_outside(out, sets, true, errors);
+  settle_alternatives(out, false, errors);
   errors.refuse();
   return out;
 }
@@ -258,6 +260,7 @@ Loaded load(const std::filesystem::path& file, const std::vector<std::string>& s
   ErrorList errors;
   set_from_document(out, document, resolved, errors);
   set_from_outside(out, sets, !resolved, errors);
+  settle_alternatives(out, resolved, errors);
   errors.refuse();
   return out;
 }

@@ -153,12 +153,13 @@ struct Data {
 
 /// [train]
 struct Train {
-  std::int64_t steps = 100;
-  int sequence = 256;    ///< tokens per sequence
-  int global_batch = 8;  ///< sequences per optimizer step, over all ranks
-  int micro_batch = 1;   ///< sequences that one rank computes at once; divides global_batch
-  int lanes = 0;         ///< accumulation lanes (numerics rule 2); 0: one per micro-batch, which suits every
-                         ///< layout. Fewer take fewer gradient sums. Results depend on it, and a run keeps it
+  std::int64_t steps = 100;  ///< 0: as many as `epochs` make, which only the data say
+  double epochs = 0;         ///< passes over the data, instead of steps; 0: not given
+  int sequence = 256;        ///< tokens per sequence
+  int global_batch = 8;      ///< sequences per optimizer step, over all ranks
+  int micro_batch = 1;       ///< sequences that one rank computes at once; divides global_batch
+  int lanes = 0;  ///< accumulation lanes (numerics rule 2); 0: one per micro-batch, which suits every
+                  ///< layout. Fewer take fewer gradient sums. Results depend on it, and a run keeps it
   std::uint64_t seed = 1;  ///< of the initial weights
   /// What of a block's forward pass is computed again for the backward pass instead of being kept: nothing;
   /// norms and SwiGLU; those and attention; the whole block. Results do not depend on it.

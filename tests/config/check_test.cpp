@@ -135,6 +135,11 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
       {"optim.beta1 and beta2 must be below 1", [](auto& c, auto&) { c.optim.beta2 = 1; }},
       {"optim.epsilon must be above 0", [](auto& c, auto&) { c.optim.epsilon = 0; }},
       {"optim.warmup_steps is more than train.steps (10 > 5)", [](auto& c, auto&) { c.train.steps = 5; }},
+      {"train.epochs is set, and a mixture has no epochs (the weights of the 2 parts of data.mixture",
+       [](auto& c, auto&) {
+         c.train.epochs = 1;
+         c.data.mixture = {"a 1", "b 2"};
+       }},
       {"eval.every is set but there is nothing to evaluate on (data.validation is empty)",
        [](auto& c, auto&) { c.eval.every = 5; }},
       {"precision.buffers = bf16 contradicts precision.parameters = fp32",

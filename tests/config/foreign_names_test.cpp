@@ -72,6 +72,8 @@ TEST(ForeignNames, AreKnownInEveryTableAndSpelling) {
         {"sequence_len", "train.sequence"},
         {"max_steps", "train.steps"},
         {"train_iters", "train.steps"},
+        {"num_train_epochs", "train.epochs"},
+        {"num_epochs", "train.epochs"},
         {"learning_rate", "optim.lr"},
         {"lr", "optim.lr"},
         {"warmup_steps", "optim.warmup_steps"},

@@ -22,6 +22,7 @@
 #include "src/train/engine/probe.hpp"
 #include "src/train/local/local_level.hpp"
 #include "src/train/loop/result.hpp"
+#include "src/train/loop/token_data.hpp"
 #include "src/train/loop/trainer.hpp"
 
 namespace holdfast::train {
@@ -97,6 +98,7 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
   control::RankLink& link = *report.link;
   const auto start = Clock::now();
   Setup setup = read_setup(arguments, find_place(session, agent));
+  settle_length(setup);
   // Longer than the supervisor waits, so that it names the rank that hangs before its peers give up.
   const auto& limits = setup.config;
   if (limits.trace.flight_recorder && agent && !agent->agent_socket.empty()) record_flight(session, *agent);

@@ -1,10 +1,15 @@
 #include "src/train/loop/token_data.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/mixture.hpp"
+#include "src/data/epochs.hpp"
+#include "src/preflight/length.hpp"
 #include "src/preflight/tokens.hpp"
 #include "src/train/common/agree.hpp"
 #include "src/train/engine/batch_reader.hpp"
@@ -18,7 +23,20 @@ data::TokenFile open_tokens(const Setup& setup, const std::string& path) {
   });
 }
 
+/// The run keeps its length when its data have changed since it was planned; "": they make the same one.
+std::string other_length(const config::RunConfig& c, const data::TokenFile& file) {
+  if (c.train.epochs <= 0) return {};
+  const std::int64_t windows = data::windows_of(file, c.train.sequence);
+  if (data::steps_of_epochs(c.train.epochs, windows, c.train.global_batch) == c.train.steps) return {};
+  return fmt::format("the data have changed since the run was planned: its {} steps are {:.4g} epochs now",
+                     c.train.steps, data::epochs_of_steps(c.train.steps, windows, c.train.global_batch));
+}
+
 }  // namespace
+
+void settle_length(Setup& setup) {
+  setup.config = preflight::with_steps(std::move(setup.config), setup.shape);
+}
 
 TokenData open_token_data(const Setup& setup, comm::Communicator& world) {
   const auto& c = setup.config;
@@ -39,6 +57,8 @@ TokenData open_token_data(const Setup& setup, comm::Communicator& world) {
     for (std::size_t i = 0; i < sources.size(); ++i) files.push_back({paths[i], &sources[i].file});
     if (held_out) files.push_back({c.data.validation, &*held_out});
     if (!c.data.other_tokenizer) preflight::require_one_tokenizer(files, c.model.weights);
+    if (const std::string other = other_length(c, sources.front().file); !other.empty())
+      log::warn("{}", other);
     if (vocabulary < setup.shape.vocabulary)
       log::warn("the token files use {} of the model's {} tokens", vocabulary, setup.shape.vocabulary);
   });

@@ -15,6 +15,9 @@ struct TokenData {
   std::optional<data::TokenFile> held_out;  ///< where the run is evaluated
 };
 
+/// Bare mode: the steps that train.epochs make. Under an agent the run has them already. Throws Error.
+void settle_length(Setup& setup);
+
 /// Collective. Throws Error (usage) on every rank: a file is not usable, has more tokens than the model, or
 /// was made by another tokenizer than the one beside the model's weights, or than the file before it.
 TokenData open_token_data(const Setup& setup, comm::Communicator& world);
