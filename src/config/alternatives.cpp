@@ -15,7 +15,8 @@ namespace {
 struct Alternatives {
   const char *one, *other;  ///< the other is a number that is 0 where it is not given
 };
-constexpr std::array all_alternatives = {Alternatives{"train.steps", "train.epochs"}};
+constexpr std::array all_alternatives = {Alternatives{"train.steps", "train.epochs"},
+                                         Alternatives{"optim.warmup_steps", "optim.warmup_ratio"}};
 
 /// Where a value comes from; what is larger takes precedence.
 enum class Source { none, file, environment, flag };

@@ -1,5 +1,5 @@
 #pragma once
-// Settings of which a job gives one: steps or epochs.
+// Settings of which a job gives one: steps or epochs, the warmup in steps or as a part of the run.
 #include "src/base/errors.hpp"
 #include "src/config/load.hpp"
 

@@ -290,6 +290,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("optim.lr", &C::optim, &Optim::lr, "highest learning rate", at_least(0));
   t.add("optim.min_lr", &C::optim, &Optim::min_lr, "learning rate at the last step", at_least(0));
   t.add("optim.warmup_steps", &C::optim, &Optim::warmup_steps, "steps of linear warmup", at_least(0));
+  t.add("optim.warmup_ratio", &C::optim, &Optim::warmup_ratio,
+        "instead of warmup_steps: part of the run's steps; 0: not given", between(0, 1));
   t.add("optim.schedule", &C::optim, &Optim::schedule, "of the learning rate after the warmup");
   t.add("optim.decay_steps", &C::optim, &Optim::decay_steps, "of wsd, at the end; 0: a tenth of the steps",
         at_least(0));

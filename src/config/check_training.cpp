@@ -75,7 +75,8 @@ void check_fused(const ModelShape& m) {
 
 /// While the steps are open, only what does not depend on them.
 void check_schedule(const Optim& o, const Train& t) {
-  if (t.steps > 0 && o.warmup_steps > t.steps)
+  const std::int64_t warmup = warmup_steps_of(o, t.steps);
+  if (t.steps > 0 && warmup > t.steps)
     refuse("optim.warmup_steps is more than train.steps", fmt::format("{} > {}", o.warmup_steps, t.steps),
            fmt::format("Use {}?", t.steps / 10));
   if (o.schedule != Schedule::wsd) {
@@ -85,9 +86,9 @@ void check_schedule(const Optim& o, const Train& t) {
              "Use schedule = \"wsd\", or leave decay_steps out?");
     return;
   }
-  if (const auto decay = decay_steps_of(o, t.steps); t.steps > 0 && o.warmup_steps + decay > t.steps)
+  if (const auto decay = decay_steps_of(o, t.steps); t.steps > 0 && warmup + decay > t.steps)
     refuse("warmup and decay are longer than the run",
-           fmt::format("{} steps of warmup and {} of decay, {} in all", o.warmup_steps, decay, t.steps),
+           fmt::format("{} steps of warmup and {} of decay, {} in all", warmup, decay, t.steps),
            fmt::format("Use optim.warmup_steps = {}?", std::max<std::int64_t>(0, t.steps - decay)));
 }
 

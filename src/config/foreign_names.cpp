@@ -96,7 +96,7 @@ const std::vector<ForeignName>& foreign_names() {
       {"lrdecaystyle", "Megatron", "optim.schedule"},
       {"lrdecayiters", "Megatron",
        "optim.decay_steps with schedule = \"wsd\"; the others decay until train.steps"},
-      {"warmupratio", "Hugging Face", "optim.warmup_steps, in steps"},
+      {"warmupratio", "Hugging Face", "optim.warmup_ratio"},
       {"lrwarmupiters", "Megatron", "optim.warmup_steps"},
       {"minlrratio", "torchtitan", "optim.min_lr, a rate"},
       {"cosineminlrratio", "axolotl", "optim.min_lr, a rate"},

@@ -2,6 +2,7 @@
 // All settings of a run as plain structs, default beside each field, one struct per TOML table. `bind.cpp`
 // binds file keys to these fields, `check.cpp` holds the rules across them.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -238,6 +239,7 @@ struct Lora {
 struct Optim {
   double lr = 3e-4, min_lr = 3e-5;
   int warmup_steps = 10;
+  double warmup_ratio = 0;  ///< part of train.steps, instead of warmup_steps; 0: not given
   Schedule schedule = Schedule::cosine;
   int decay_steps = 0;  ///< of wsd: length of the final decay; 0: a tenth of train.steps
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
@@ -246,6 +248,13 @@ struct Optim {
   std::vector<std::string> groups;  ///< "GLOB lr_scale=X weight_decay=Y", see optim_group.hpp
   bool operator==(const Optim&) const = default;
 };
+
+/// The steps of the warmup in a run of `steps`: a begun one counts, but for the rounding of the product.
+inline std::int64_t warmup_steps_of(const Optim& o, std::int64_t steps) {
+  constexpr double rounding = 1e-6;
+  if (o.warmup_ratio <= 0) return o.warmup_steps;
+  return static_cast<std::int64_t>(std::ceil(o.warmup_ratio * static_cast<double>(steps) - rounding));
+}
 
 /// The steps of wsd's final decay in a run of `steps`: at least one.
 inline std::int64_t decay_steps_of(const Optim& o, std::int64_t steps) {

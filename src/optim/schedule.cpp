@@ -15,7 +15,7 @@ double progress(std::int64_t step, std::int64_t first, std::int64_t steps) {
 
 double learning_rate(const config::Optim& settings, std::int64_t step, std::int64_t steps) {
   using config::Schedule;
-  const std::int64_t warmup = settings.warmup_steps;
+  const std::int64_t warmup = config::warmup_steps_of(settings, steps);
   const double lr = settings.lr, least = settings.min_lr;
   if (step < warmup) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
   const std::int64_t decay =

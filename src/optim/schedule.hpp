@@ -6,9 +6,9 @@
 
 namespace holdfast::optim {
 
-/// Of optimizer step `step` in [0, steps). First a linear rise, lr * (step + 1) / warmup_steps, which reaches
-/// lr in step warmup_steps - 1. Then, with x in (0, 1] the part that is over of the steps after the warmup,
-/// and 1 in the last step:
+/// Of optimizer step `step` in [0, steps). First a linear rise, lr * (step + 1) / warmup, which reaches lr in
+/// step warmup - 1, with warmup = config::warmup_steps_of(). Then, with x in (0, 1] the part that is over of
+/// the steps after the warmup, and 1 in the last step:
 ///   cosine    min_lr + (lr - min_lr) (1 + cos(pi x)) / 2       (Loshchilov & Hutter 2017, one period)
 ///   linear    min_lr + (lr - min_lr) (1 - x)
 ///   constant  lr

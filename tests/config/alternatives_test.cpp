@@ -25,11 +25,14 @@ TEST_F(Alternatives, TheOneThatIsGivenCounts) {
   const Loaded none = of("");
   EXPECT_EQ(none.config.train.steps, 100);
   EXPECT_EQ(none.config.train.epochs, 0);
-  const Loaded steps = of("[train]\nsteps = 7\n");
+  EXPECT_EQ(none.config.optim.warmup_steps, 10);
+  const Loaded steps = of("[train]\nsteps = 7\n[optim]\nwarmup_steps = 3\n");
   EXPECT_EQ(steps.config.train.steps, 7);
-  const Loaded epochs = of("[train]\nepochs = 0.5\n");
+  EXPECT_EQ(steps.config.optim.warmup_steps, 3);
+  const Loaded epochs = of("[train]\nepochs = 0.5\n[optim]\nwarmup_ratio = 0.03\n");
   EXPECT_EQ(epochs.config.train.steps, 0) << "the data say";
   EXPECT_EQ(epochs.config.train.epochs, 0.5);
+  EXPECT_EQ(epochs.config.optim.warmup_steps, 0);
   EXPECT_EQ(epochs.origin.at("train.steps"), "train.epochs");
   EXPECT_TRUE(is_replaced(epochs, "train.steps"));
   EXPECT_FALSE(is_replaced(epochs, "train.epochs"));
@@ -51,9 +54,9 @@ TEST_F(Alternatives, BothFromOnePlaceAreRefused) {
   EXPECT_THAT(file.text, HasSubstr("train.steps and train.epochs are both set"));
   EXPECT_THAT(file.text, HasSubstr("job.toml:2"));
   EXPECT_THAT(refusal_of([&] {
-                of("", {"train.steps=1", "train.epochs=0.1"});
+                of("", {"optim.warmup_steps=1", "optim.warmup_ratio=0.1"});
               }).text,
-              HasSubstr("train.steps and train.epochs are both set (both by flag)"));
+              HasSubstr("optim.warmup_steps and optim.warmup_ratio are both set (both by flag)"));
   EXPECT_EQ(of("[train]\nsteps = 7\nepochs = 0\n").config.train.steps, 7) << "0 is not given";
 }
 

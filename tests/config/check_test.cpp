@@ -135,6 +135,10 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
       {"optim.beta1 and beta2 must be below 1", [](auto& c, auto&) { c.optim.beta2 = 1; }},
       {"optim.epsilon must be above 0", [](auto& c, auto&) { c.optim.epsilon = 0; }},
       {"optim.warmup_steps is more than train.steps (10 > 5)", [](auto& c, auto&) { c.train.steps = 5; }},
+      {"optim.warmup_steps is more than train.steps (60 > 50)",
+       [](auto& c, auto&) { c.train.steps = 50, c.optim.warmup_steps = 60; }},
+      {"warmup and decay are longer than the run (95 steps of warmup and 10 of decay, 100 in all)",
+       [](auto& c, auto&) { c.optim.schedule = Schedule::wsd, c.optim.warmup_ratio = 0.95; }},
       {"train.epochs is set, and a mixture has no epochs (the weights of the 2 parts of data.mixture",
        [](auto& c, auto&) {
          c.train.epochs = 1;

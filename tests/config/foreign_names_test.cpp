@@ -74,6 +74,7 @@ TEST(ForeignNames, AreKnownInEveryTableAndSpelling) {
         {"train_iters", "train.steps"},
         {"num_train_epochs", "train.epochs"},
         {"num_epochs", "train.epochs"},
+        {"warmup_ratio", "optim.warmup_ratio"},
         {"learning_rate", "optim.lr"},
         {"lr", "optim.lr"},
         {"warmup_steps", "optim.warmup_steps"},
@@ -101,7 +102,9 @@ TEST(ForeignNames, AreKnownInEveryTableAndSpelling) {
     for (const std::string table : {"", "run", "train", "checkpoint", "trainer"}) {
       SCOPED_TRACE(table + "." + key);
       // Keys that are ours, too: there the table is what is wrong.
-      if (table == "trainer" && (std::string(key) == "lr" || std::string(key) == "warmup_steps")) continue;
+      if (table == "trainer" && (std::string(key) == "lr" || std::string(key) == "warmup_steps" ||
+                                 std::string(key) == "warmup_ratio"))
+        continue;
       const std::string header = table.empty() ? "" : "[" + table + "]\n";
       const auto file = dir.write("job.toml", header + key + " = 1\n");
       EXPECT_THAT(test::refusal_of([&] { load(file); }).text,

@@ -31,6 +31,18 @@ TEST(Schedule, AllRiseAlikeToTheHighestRate) {
   }
 }
 
+TEST(Schedule, TheWarmupMayBeAPartOfTheRun) {
+  auto o = settings(Schedule::cosine);
+  o.warmup_ratio = 0.1;
+  for (int step = 0; step < 200; ++step)
+    EXPECT_EQ(learning_rate(o, step, 200), learning_rate(settings(Schedule::cosine, 20), step, 200));
+  o.warmup_ratio = 0.07;
+  EXPECT_EQ(config::warmup_steps_of(o, 100), 7) << "0.07 * 100 is a bit more than 7";
+  EXPECT_EQ(config::warmup_steps_of(o, 101), 8) << "a begun step counts";
+  o.warmup_ratio = 0;
+  EXPECT_EQ(config::warmup_steps_of(o, 100), 10);
+}
+
 TEST(Schedule, TheLastStepHasTheMinimumExactly) {
   for (const auto schedule : {Schedule::cosine, Schedule::linear, Schedule::wsd})
     for (const int steps : {12, 110, 1000})
