@@ -102,7 +102,7 @@ void check_mountable(const char* what, const fs::path& path) {
 std::vector<std::pair<const char*, std::string>> inputs_of(const config::RunConfig& config) {
   std::vector<std::pair<const char*, std::string>> out;
   for (const auto& part : config::mixture_of(config.data)) out.emplace_back("a token file", part.path);
-  out.emplace_back("data.validation", config.data.validation);
+  for (const std::string& path : config.data.validation) out.emplace_back("data.validation", path);
   out.emplace_back("model.weights", config.model.weights);
   out.emplace_back("lora.weights", config.lora.weights);
   if (config.run.resume != "auto" && config.run.resume != "none")
@@ -231,7 +231,7 @@ std::vector<std::string> mounts_of(const config::RunConfig& config, const config
   mounts.add(run.path);
   mounts.add(node_memory);  // pyxis shows it, but lets nothing be executed there
   for (const auto& part : config::mixture_of(config.data)) mounts.add_file(part.path);
-  if (!config.data.validation.empty()) mounts.add_file(config.data.validation);
+  for (const std::string& path : config.data.validation) mounts.add_file(path);
   for (const std::string& tree : {config.model.weights, config.lora.weights}) mounts.add_tree(tree);
   if (config.run.resume.starts_with('/')) mounts.add_tree(config.run.resume);
   if (config.checkpoint.local.starts_with('/')) mounts.add(config.checkpoint.local);

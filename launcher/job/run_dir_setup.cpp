@@ -67,7 +67,8 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
   for (config::MixturePart part : config::mixture_of(config.data))
     make_absolute(part.path), mixture.push_back(config::text_of(part));
   if (!config.data.mixture.empty()) config.data.mixture = mixture;
-  make_absolute(config.data.tokens), make_absolute(config.data.validation);
+  make_absolute(config.data.tokens);
+  std::ranges::for_each(config.data.validation, make_absolute);
   make_absolute(config.slurm.bundle);
   make_absolute(config.model.weights), make_absolute(config.lora.weights);
   // Other names than paths are those of a registry.

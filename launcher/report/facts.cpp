@@ -97,10 +97,14 @@ void take(Metrics& m, const json& object) {
   m.data_wait_s += typed<double>(object, "data_wait_s").value_or(0);
   m.host_peak_bytes = std::max(m.host_peak_bytes, typed<double>(object, "host_peak_bytes").value_or(0));
   m.device_peak_bytes = std::max(m.device_peak_bytes, typed<double>(object, "device_peak_bytes").value_or(0));
-  const auto sources = object.find("loss_by_source");
-  if (sources != object.end() && sources->is_object())
-    for (const auto& [source, loss] : sources->items())
-      if (loss.is_number()) m.loss_by_source[source].add(at, loss.get<double>());
+  const auto add_each = [&](std::map<std::string, Series>& all, const char* key) {
+    const auto losses = object.find(key);
+    if (losses == object.end() || !losses->is_object()) return;
+    for (const auto& [name, loss] : losses->items())
+      if (loss.is_number()) all[name].add(at, loss.get<double>());
+  };
+  add_each(m.loss_by_source, "loss_by_source");
+  add_each(m.held_out_by_file, "held_out_by_file");
   const auto saving = object.find("saving");
   if (saving != object.end() && saving->is_object() && typed<double>(*saving, "persist_s").value_or(0) > 0)
     add(m.persist_s, *saving, "persist_s");

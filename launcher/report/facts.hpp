@@ -27,6 +27,7 @@ struct Metrics {
   double data_wait_s = 0;                             ///< of rank 0, all steps
   double host_peak_bytes = 0, device_peak_bytes = 0;  ///< of rank 0; 0: not known, or none of its own
   std::map<std::string, Series> loss_by_source;       ///< empty: there is but one
+  std::map<std::string, Series> held_out_by_file;     ///< likewise
 };
 /// Takes one line without its end. `metrics` counts a line that cannot be read as damaged.
 void take_line(Metrics& metrics, const std::string& line);

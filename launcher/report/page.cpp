@@ -153,13 +153,17 @@ Section course_section(const Facts& f) {
     s.plots.push_back({title, series.points(), marks_of(f)});
   };
   show("Loss (nats per token)", "Loss", m.loss, 4);
-  show("Held-out loss (nats per token)", "Held-out loss", m.held_out, 4);
-  constexpr std::size_t most_sources = 8;  // more would hide the rest
-  if (m.loss_by_source.size() <= most_sources)
-    for (const auto& [source, series] : m.loss_by_source) {
-      const std::string name = "Loss of the source " + source;
+  const auto show_each = [&](const std::string& what, const std::map<std::string, Series>& all) {
+    constexpr std::size_t most = 8;  // more would hide the rest
+    if (all.size() > most) return;
+    for (const auto& [of, series] : all) {
+      const std::string name = what + of;
       show((name + " (nats per token)").c_str(), name.c_str(), series, 4);
     }
+  };
+  if (m.held_out_by_file.empty()) show("Held-out loss (nats per token)", "Held-out loss", m.held_out, 4);
+  show_each("Held-out loss of ", m.held_out_by_file);
+  show_each("Loss of the source ", m.loss_by_source);
   show("Throughput (tokens/s)", "Throughput in tokens/s", m.tokens_per_s, 0);
   show("MFU (PaLM's formula, 0 to 1)", "MFU", m.mfu, 4);
   if (m.step_s.count() > 0) s.items.push_back(in_short("Step time in s", m.step_s, 4));

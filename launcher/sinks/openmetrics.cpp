@@ -54,12 +54,12 @@ void add(std::vector<Family>& out, const Row (&rows)[count], const nlohmann::jso
       out.push_back({row.name, row.help, {}, {{"", *value}}});
 }
 
-Family losses_of(const nlohmann::json& line) {
-  Family out{"holdfast_source_loss", "Mean loss of the last step by source of the data.", "source"};
-  const auto losses = line.find("loss_by_source");
+/// A value for each name in an object of the line.
+Family each_of(const nlohmann::json& line, const char* key, Family out) {
+  const auto losses = line.find(key);
   if (losses == line.end() || !losses->is_object()) return out;
-  for (const auto& [source, loss] : losses->items())
-    if (const auto value = number_in(*losses, source.c_str())) out.values.push_back({source, *value});
+  for (const auto& [name, loss] : losses->items())
+    if (const auto value = number_in(*losses, name.c_str())) out.values.push_back({name, *value});
   return out;
 }
 
@@ -117,7 +117,12 @@ std::string OpenMetrics::text() const {
   if (!last_.is_null()) {
     add(families, of_step, last_);
     if (!last_save_.is_null()) add(families, of_save, last_save_);
-    families.push_back(losses_of(last_));
+    families.push_back(
+        each_of(last_, "loss_by_source",
+                {"holdfast_source_loss", "Mean loss of the last step by source of the data.", "source"}));
+    families.push_back(each_of(
+        last_, "held_out_by_file",
+        {"holdfast_held_out_file_loss", "Loss on each held-out file, where the last step has it.", "file"}));
     families.push_back(
         {"holdfast_data_wait_seconds_total", "For which rank 0 waited for data.", {}, {{"", data_wait_s_}}});
     families.push_back({"holdfast_save_stall_seconds_total",

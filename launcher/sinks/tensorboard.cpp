@@ -80,11 +80,13 @@ Scalars scalars_of(const nlohmann::json& line) {
   for (const auto& [key, tag] : rows)
     if (const auto value = number_in(line, key)) out.emplace_back(tag, *value);
   if (const auto mfu = number_in(line, "mfu")) out.emplace_back("mfu(%)", 100 * *mfu);
-  const auto losses = line.find("loss_by_source");
-  if (losses != line.end() && losses->is_object())
-    for (const auto& [source, loss] : losses->items())
-      if (const auto value = number_in(*losses, source.c_str()))
-        out.emplace_back("holdfast/loss_by_source/" + source, *value);
+  for (const char* const each : {"loss_by_source", "held_out_by_file"}) {
+    const auto losses = line.find(each);
+    if (losses == line.end() || !losses->is_object()) continue;
+    for (const auto& [name, loss] : losses->items())
+      if (const auto value = number_in(*losses, name.c_str()))
+        out.emplace_back(fmt::format("holdfast/{}/{}", each, name), *value);
+  }
   return out;
 }
 

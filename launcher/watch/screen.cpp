@@ -59,6 +59,16 @@ Line title(const View& v, int width, Charset charset) {
           style_of(v.status)};
 }
 
+/// " (chat 1.2000, code 0.9000)": where there are several held-out files, of which the first is the run's.
+std::string by_file(const report::Metrics& m) {
+  constexpr std::size_t most = 4;
+  std::vector<std::string> losses;
+  for (const auto& [file, series] : m.held_out_by_file)
+    if (const auto& last = series.last()) losses.push_back(fmt::format("{} {:.4f}", file, last->value));
+  if (losses.size() > most) losses.resize(most), losses.emplace_back("...");
+  return losses.empty() ? "" : fmt::format(" ({})", fmt::join(losses, ", "));
+}
+
 std::string progress(const View& v) {
   const StatusFacts& f = v.status;
   if (!f.last_step) return labelled("step", "none yet");
@@ -72,7 +82,8 @@ std::string progress(const View& v) {
     parts.push_back(loss->is_number() ? fmt::format("loss {:.4f}", loss->get<double>())
                                       : "loss not a number");
   if (const auto& held_out = v.metrics.held_out.last())
-    parts.push_back(fmt::format("held-out {:.4f} (step {})", held_out->value, held_out->step));
+    parts.push_back(
+        fmt::format("held-out {:.4f}{} (step {})", held_out->value, by_file(v.metrics), held_out->step));
   if (f.state.outcome)
     parts.push_back("ended " + moment(f.state.outcome->at));
   else if (const auto at = last_step_at(f))

@@ -42,9 +42,11 @@ void from_value(Field& field, const Value& value) {
 struct Allowed {
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};
+  bool lone = false;
 };
 Allowed at_least(double least) { return {least}; }
 Allowed between(double least, double most) { return {least, most}; }
+Allowed one_or_several() { return {.lone = true}; }
 Allowed one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
 
 /// Collects lines `add("table.key", path to the field..., "meaning", allowed)`.
@@ -76,6 +78,7 @@ class Table {
     s.least = allowed.least;
     s.most = allowed.most;
     s.choices = std::move(allowed.choices);
+    s.lone = allowed.lone;
     if constexpr (std::is_enum_v<Field>)
       if (s.choices.empty()) s.choices = names_of<Field>();
     if constexpr (std::is_same_v<Field, int>)
@@ -213,7 +216,9 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("data.boundaries", &C::data, &Data::boundaries, "attention and positions stop where documents do");
   t.add("data.other_tokenizer", &C::data, &Data::other_tokenizer,
         "token files may be made by another tokenizer than the one beside model.weights");
-  t.add("data.validation", &C::data, &Data::validation, "token file of held-out text");
+  t.add("data.validation", &C::data, &Data::validation,
+        "token file of held-out text, or a list of several; the first one's loss is the run's",
+        one_or_several());
   t.add("data.read_ahead_mb", &C::data, &Data::read_ahead_mb,
         "MiB of each rank's memory for micro-batches that are read ahead", at_least(1));
   t.add("data.shuffle_seed", &C::data, &Data::shuffle_seed, "fixes the order of the samples", at_least(0));

@@ -225,6 +225,8 @@ const std::vector<ForeignName>& foreign_names() {
       {"outputdir", "Hugging Face", "run.dir"},
       {"dumpfolder", "torchtitan", "run.dir"},
       {"evalsteps", "Hugging Face", "eval.every"},
+      {"evaldatasets", "other trainers", "data.validation, one token file or a list"},
+      {"testdatasets", "axolotl", "data.validation, one token file or a list"},
       {"evalinterval", "Megatron", "eval.every"},
       {"evaliters", "Megatron", "eval.samples"},
       {"loggingsteps", "Hugging Face", "nothing: metrics.jsonl has a line per step"},

@@ -60,6 +60,12 @@ std::vector<std::string> names_of_parts(const std::vector<MixturePart>& parts) {
   return out;
 }
 
+std::vector<std::string> names_of_files(const std::vector<std::string>& paths) {
+  std::vector<MixturePart> parts;
+  for (const std::string& path : paths) parts.push_back({path, 1});
+  return names_of_parts(parts);
+}
+
 std::string text_of(const MixturePart& part) { return fmt::format("{} {}", part.path, part.weight); }
 
 }  // namespace holdfast::config

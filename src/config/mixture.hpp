@@ -21,6 +21,8 @@ std::vector<MixturePart> mixture_of(const Data& data);
 /// How metrics name the parts: by the name of the file without its ending, or by the path where two have the
 /// same one.
 std::vector<std::string> names_of_parts(const std::vector<MixturePart>& parts);
+/// The same of the held-out files.
+std::vector<std::string> names_of_files(const std::vector<std::string>& paths);
 /// The text of a part.
 std::string text_of(const MixturePart& part);
 

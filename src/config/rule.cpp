@@ -49,6 +49,8 @@ Value fit(const Rule& rule, Value value, const std::string& where) {
       check_text(std::get<std::string>(value));
       return value;
     case Kind::list:
+      if (const auto* text = std::get_if<std::string>(&value); text && rule.lone)
+        value = text->empty() ? std::vector<std::string>{} : std::vector<std::string>{*text};
       if (!std::holds_alternative<std::vector<std::string>>(value))
         refuse("a list of texts", "Write it as [\"one\", \"two\"]?");
       for (const auto& item : std::get<std::vector<std::string>>(value)) check_text(item);

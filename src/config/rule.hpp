@@ -16,6 +16,7 @@ struct Rule {
   Kind kind = Kind::text;
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};
+  bool lone = false;  ///< of a list: a text stands for a list of one, an empty one for an empty list
   std::string name() const { return table + "." + key; }
 };
 

@@ -141,10 +141,10 @@ struct Model {
 
 /// [data]
 struct Data {
-  std::string tokens;                ///< token file made by `holdfast data prepare`
-  std::vector<std::string> mixture;  ///< instead: "PATH WEIGHT" of several, see mixture.hpp
-  std::string validation;            ///< token file of held-out text; "": none
-  bool boundaries = true;            ///< attention and positions stop where documents do
+  std::string tokens;                   ///< token file made by `holdfast data prepare`
+  std::vector<std::string> mixture;     ///< instead: "PATH WEIGHT" of several, see mixture.hpp
+  std::vector<std::string> validation;  ///< token files of held-out text; by the first one runs are compared
+  bool boundaries = true;               ///< attention and positions stop where documents do
   int read_ahead_mb = 64;        ///< MiB of host memory of each rank for micro-batches that are read ahead
   bool other_tokenizer = false;  ///< token files may name another tokenizer than the weights' folder has
   std::uint64_t shuffle_seed =

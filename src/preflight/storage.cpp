@@ -59,7 +59,8 @@ std::vector<std::pair<std::string, fs::path>> paths_of(const Subject& subject) {
   add("run.dir", subject.run.path);
   for (const auto& part : config::mixture_of(config.data))
     add(config.data.mixture.empty() ? "data.tokens" : "data.mixture", part.path);
-  if (config.eval.every > 0) add("data.validation", config.data.validation);
+  if (config.eval.every > 0)
+    for (const std::string& path : config.data.validation) add("data.validation", path);
   add("model.weights", config.model.weights);
   add("lora.weights", config.lora.weights);
   add("rank.directory", config.rank.directory);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "src/base/files.hpp"
 #include "src/config/mixture.hpp"
@@ -80,7 +81,7 @@ void check_tokens(const Subject& subject, Problems& problems) {
   std::vector<std::string> paths;
   for (const config::MixturePart& part : config::mixture_of(config.data)) paths.push_back(part.path);
   if (paths.empty()) problems.add_of_this_machine(no_tokens());
-  if (config.eval.every > 0) paths.push_back(config.data.validation);
+  if (config.eval.every > 0) std::ranges::copy(config.data.validation, std::back_inserter(paths));
   std::vector<std::pair<std::string, TokenFile>> found;
   for (const std::string& path : paths) {
     if (const std::string why = why_absent(path); !why.empty()) {

@@ -247,7 +247,7 @@ TEST(Check, WhatMayBeCombined) {
       [](auto& c) { c.shard.prefetch_forward = c.shard.prefetch_backward = 16; },
       [](auto& c) { c.optim.schedule = Schedule::wsd, c.optim.decay_steps = 90; },
       [](auto& c) { c.guard.on_spike = GuardAction::rollback, c.guard.loss_factor = 3; },
-      [](auto& c) { c.eval.every = 1, c.data.validation = "x.tokens"; },
+      [](auto& c) { c.eval.every = 1, c.data.validation = {"x.tokens"}; },
       [](auto& c) {
         c.optim.groups = {"*norm* weight_decay=0.1", "model.embed_tokens* lr_scale=0.5"};
       },

@@ -29,6 +29,17 @@ class Variable {
   const char* name_;
 };
 
+TEST(Load, TakesATextForAListOfHeldOutFiles) {
+  const Scratch dir;
+  const auto of = [&](const std::string& value) {
+    return load(dir.write("job.toml", "[data]\nvalidation = " + value + "\n")).config.data.validation;
+  };
+  EXPECT_THAT(of("\"a.bin\""), testing::ElementsAre("a.bin"));
+  EXPECT_THAT(of("[\"a.bin\", \"b.bin\"]"), testing::ElementsAre("a.bin", "b.bin"));
+  EXPECT_THAT(of("\"\""), testing::IsEmpty()) << "as in the settings of earlier runs";
+  EXPECT_THAT(load_defaults({"data.validation=a.bin"}).config.data.validation, testing::ElementsAre("a.bin"));
+}
+
 TEST(Load, ReadsEveryKindOfValue) {
   const Scratch dir;
   const auto file = dir.write("job.toml", R"([run]
@@ -89,7 +100,7 @@ TEST(Load, RefusesWithFileLineAndSuggestion) {
       {"trian.steps = 3\n", {"unknown table trian (", "Did you mean train?"}},
       {"steps = 3\n", {"unknown key steps (", "job.toml:1)", "Did you mean train.steps?"}},
       {"[train]\nlr = 3\n", {"unknown key train.lr", "Did you mean optim.lr?"}},
-      {"[train]\nzzzzzzzz = 3\n", {"unknown key train.zzzzzzzz", "[train] has steps, sequence,"}},
+      {"[train]\nzzzzzzzz = 3\n", {"unknown key train.zzzzzzzz", "[train] has steps, epochs, sequence,"}},
       {"[qqqqqqqqqq]\n", {"unknown table qqqqqqqqqq", "The tables are run, cluster,"}},
       {"[train.inner]\nx = 1\n", {"unknown table train.inner"}},
       {"train = 3\n", {"train is a table, not a value", "job.toml:1"}},

@@ -46,7 +46,9 @@ nlohmann::ordered_json to_json(const StepMetrics& m, int attempt) {
                       {"bytes", m.saving->bytes},
                       {"overhead", m.saving->overhead},
                       {"expected_loss", m.saving->expected_loss}};
-  if (m.held_out_loss) json["held_out_loss"] = *m.held_out_loss;
+  if (!m.held_out.empty()) json["held_out_loss"] = m.held_out.front().second;
+  if (m.held_out.size() > 1)
+    for (const auto& [file, loss] : m.held_out) json["held_out_by_file"][file] = loss;
   return json;
 }
 

@@ -40,8 +40,9 @@ struct StepMetrics {
   std::int64_t device_peak_bytes = 0;   ///< the same of its device's memory; 0: that is the host's
   std::optional<Utilization> mfu = {};  ///< where the peak of the devices is known
   std::vector<std::pair<std::string, double>> loss_by_source = {};  ///< where there are several: mean loss
-  std::optional<double> held_out_loss = {};                         ///< where the step was evaluated
-  std::optional<SavingMetrics> saving = {};                         ///< where a save began after the step
+  /// Where the step was evaluated: mean loss of each held-out file, in their order.
+  std::vector<std::pair<std::string, double>> held_out = {};
+  std::optional<SavingMetrics> saving = {};  ///< where a save began after the step
 };
 
 class Metrics {

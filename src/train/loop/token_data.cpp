@@ -42,7 +42,7 @@ TokenData open_token_data(const Setup& setup, comm::Communicator& world) {
   const auto& c = setup.config;
   std::vector<data::Source> sources;
   std::vector<std::string> paths;
-  std::optional<data::TokenFile> held_out;
+  std::vector<HeldOut> held_out;
   std::int64_t vocabulary = 0;
   const auto parts = config::mixture_of(c.data);
   for (const config::MixturePart& part : parts) {
@@ -51,11 +51,16 @@ TokenData open_token_data(const Setup& setup, comm::Communicator& world) {
     vocabulary = std::max(vocabulary, sources.back().file.vocabulary());
   }
   if (sources.empty()) throw preflight::no_tokens();
-  if (c.eval.every > 0) held_out = open_tokens(setup, c.data.validation);
+  if (c.eval.every > 0) {
+    const auto names = config::names_of_files(c.data.validation);
+    for (std::size_t i = 0; i < names.size(); ++i)
+      held_out.push_back({names[i], open_tokens(setup, c.data.validation[i])});
+  }
   together(world, world.rank() == 0, [&] {
     std::vector<preflight::NamedFile> files;
     for (std::size_t i = 0; i < sources.size(); ++i) files.push_back({paths[i], &sources[i].file});
-    if (held_out) files.push_back({c.data.validation, &*held_out});
+    for (std::size_t i = 0; i < held_out.size(); ++i)
+      files.push_back({c.data.validation[i], &held_out[i].file});
     if (!c.data.other_tokenizer) preflight::require_one_tokenizer(files, c.model.weights);
     if (const std::string other = other_length(c, sources.front().file); !other.empty())
       log::warn("{}", other);

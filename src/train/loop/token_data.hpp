@@ -1,6 +1,7 @@
 #pragma once
 // What a run learns from and what it is measured by: its token files, as one.
-#include <optional>
+#include <string>
+#include <vector>
 
 #include "src/comm/communicator.hpp"
 #include "src/data/samples.hpp"
@@ -9,10 +10,15 @@
 
 namespace holdfast::train {
 
+struct HeldOut {
+  std::string name;  ///< for metrics
+  data::TokenFile file;
+};
+
 struct TokenData {
   data::Samples samples;
-  std::vector<std::string> names;           ///< of its sources, for metrics
-  std::optional<data::TokenFile> held_out;  ///< where the run is evaluated
+  std::vector<std::string> names;  ///< of its sources, for metrics
+  std::vector<HeldOut> held_out;   ///< empty: the run is not evaluated
 };
 
 /// Bare mode: the steps that train.epochs make. Under an agent the run has them already. Throws Error.

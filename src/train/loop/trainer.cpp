@@ -162,7 +162,7 @@ control::FinalState Trainer::run() {
     StepOrders orders;
     auto done = step(orders);
     if (done) {
-      done->held_out_loss = held_out_loss_if_due();
+      if (evaluation_is_due()) done->held_out = evaluate();
       say_memory();
       report(*done);
       learn(*done);
@@ -394,15 +394,23 @@ void Trainer::keep(bool snapshot, const StepOrders& orders) {
   if (policy_) policy_->begun(point_.step);
 }
 
-std::optional<double> Trainer::held_out_loss_if_due() {
-  const auto& eval = setup_.config.eval;
-  if (!data_.held_out || (point_.step % eval.every != 0 && point_.step != setup_.config.train.steps))
-    return std::nullopt;
-  const MicroBatchSums sums =
-      engine_.evaluate(*data_.held_out, eval.samples, [this](control::Phase phase) { progress(phase); });
-  if (world_.rank() == 0)
-    log::info("step {}: held-out loss {:.4f} over {} tokens", point_.step, sums.mean_loss(), sums.valid);
-  return sums.mean_loss();
+bool Trainer::evaluation_is_due() const {
+  const std::int64_t step = point_.step;
+  return !data_.held_out.empty() &&
+         (step % setup_.config.eval.every == 0 || step == setup_.config.train.steps);
+}
+
+std::vector<std::pair<std::string, double>> Trainer::evaluate() {
+  std::vector<std::pair<std::string, double>> out;
+  for (const HeldOut& held_out : data_.held_out) {
+    const MicroBatchSums sums = engine_.evaluate(held_out.file, setup_.config.eval.samples,
+                                                 [this](control::Phase phase) { progress(phase); });
+    out.emplace_back(held_out.name, sums.mean_loss());
+    if (world_.rank() == 0)
+      log::info("step {}: held-out loss {:.4f} over {} tokens{}", point_.step, sums.mean_loss(), sums.valid,
+                data_.held_out.size() > 1 ? " of " + held_out.name : "");
+  }
+  return out;
 }
 
 /// Once, after the first step: then everything that was planned is in use.

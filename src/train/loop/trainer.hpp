@@ -78,7 +78,9 @@ class Trainer {
   /// Collective, between two steps: waits until the run is to go on. Drains are still carried out. `saved`:
   /// the state has been saved already.
   void hold(bool saved);
-  std::optional<double> held_out_loss_if_due();
+  bool evaluation_is_due() const;
+  /// Collective: mean loss of each held-out file, by its name.
+  std::vector<std::pair<std::string, double>> evaluate();
   void say_memory();
   void learn(const StepMetrics& metrics);
   void report(const StepMetrics& metrics);

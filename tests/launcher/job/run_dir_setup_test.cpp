@@ -134,8 +134,9 @@ TEST_F(RunDirSetup, makes_paths_absolute) {
   const auto before = fs::current_path();
   fs::current_path(scratch.path());
   auto config = wanted.config;
-  config.run.dir = "runs/../runs/a/", config.data.tokens = "d/tokens", config.data.validation = "d/held-out",
-  config.model.weights = "w/hf", config.slurm.bundle = "b.tar.gz", config.run.resume = "old/step",
+  config.run.dir = "runs/../runs/a/", config.data.tokens = "d/tokens",
+  config.data.validation = {"d/held-out", "/e"}, config.model.weights = "w/hf",
+  config.slurm.bundle = "b.tar.gz", config.run.resume = "old/step",
   config.rank.command = {"./train.sh", "./x"};
   const RunDir where = run_dir_of(config);
   config = with_absolute_paths(config, where);
@@ -143,7 +144,7 @@ TEST_F(RunDirSetup, makes_paths_absolute) {
   fs::current_path(before);
   EXPECT_EQ(where.path, here / "runs/a");
   EXPECT_EQ(config.data.tokens, here / "d/tokens");
-  EXPECT_EQ(config.data.validation, here / "d/held-out");
+  EXPECT_EQ(config.data.validation, (std::vector<std::string>{(here / "d/held-out").string(), "/e"}));
   EXPECT_EQ(config.model.weights, here / "w/hf");
   EXPECT_EQ(config.slurm.bundle, here / "b.tar.gz");
   EXPECT_EQ(config.run.resume, here / "old/step");
@@ -253,7 +254,7 @@ TEST_F(RunDirSetup, refuses_token_files_as_ranks_would) {
   wanted.config.data.other_tokenizer = true;
   check_run_dir(run, wanted);
   wanted.config.eval.every = 5;
-  wanted.config.data.validation = "/nowhere";
+  wanted.config.data.validation = {"/nowhere"};
   EXPECT_THAT(refusal().text, HasSubstr("cannot use the token file /nowhere (No such file"));
 }
 

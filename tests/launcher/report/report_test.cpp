@@ -126,6 +126,22 @@ TEST_F(ReportTest, SaysWhatTheDevicesDidAndWhatEachSourceWasLike) {
   EXPECT_THAT(text, HasSubstr("Loss of the source &lt;code&gt;"));
 }
 
+TEST_F(ReportTest, ShowsTheLossOfEachHeldOutFile) {
+  write_events();
+  const auto text_of_line = [](const nlohmann::json& more) {
+    nlohmann::json line = {{"step", 1}, {"loss", 2.0}, {"held_out_loss", 3.0}};
+    line.update(more);
+    return line.dump() + "\n";
+  };
+  scratch.write("metrics.jsonl", text_of_line({}));
+  EXPECT_THAT(html(page_of(facts())), HasSubstr("Held-out loss: last 3.0000"));
+  scratch.write("metrics.jsonl", text_of_line({{"held_out_by_file", {{"chat", 3.0}, {"code", 1.0}}}}));
+  const std::string several = html(page_of(facts()));
+  EXPECT_THAT(several, HasSubstr("Held-out loss of chat: last 3.0000"));
+  EXPECT_THAT(several, HasSubstr("Held-out loss of code: last 1.0000"));
+  EXPECT_THAT(several, Not(HasSubstr("Held-out loss: last")));
+}
+
 TEST_F(ReportTest, EnergyIsToldByJobAndForEachToken) {
   write_events();
   auto known = facts();

@@ -229,6 +229,18 @@ TEST_F(SinksTest, LossesBySourceAndMemoryHaveTheirTagsAndNames) {
   EXPECT_THAT(sink.text(), HasSubstr("holdfast_mfu_ratio{run=\"r\"} 0.5\n"));
 }
 
+TEST_F(SinksTest, EachHeldOutFileHasItsTagAndName) {
+  const auto line =
+      nlohmann::json::parse(R"({"step":1,"held_out_loss":2.5,"held_out_by_file":{"web":2.5,"chat":1.5}})");
+  EXPECT_THAT(scalars_of(line), testing::UnorderedElementsAre(
+                                    std::pair<std::string, double>{"validation_metrics/loss", 2.5},
+                                    std::pair<std::string, double>{"holdfast/held_out_by_file/web", 2.5},
+                                    std::pair<std::string, double>{"holdfast/held_out_by_file/chat", 1.5}));
+  OpenMetrics sink(std::filesystem::path(scratch_.path()) / "run.prom", "r");
+  sink.take(line);
+  EXPECT_THAT(sink.text(), HasSubstr("holdfast_held_out_file_loss{run=\"r\",file=\"chat\"} 1.5\n"));
+}
+
 /// A run with all that the sink can say of one.
 std::string full_text(const std::filesystem::path& file) {
   OpenMetrics sink(file, "r");
@@ -236,7 +248,7 @@ std::string full_text(const std::filesystem::path& file) {
       R"({"step":9,"loss":2,"held_out_loss":3,"grad_norm":1,"lr":0.1,"tokens":90,"tokens_per_s":10,"step_s":1,
           "data_wait_s":0.25,"mfu":0.5,"mfu_causal":0.4,"host_peak_bytes":1,"device_peak_bytes":2,"wire_bytes":3,
           "attempt":2,"save_stall_s":0.5,"saving":{"every":5,"persist_s":1,"bytes":7},
-          "loss_by_source":{"web":2.5},"time":"2026-01-02T03:04:05Z"})"));
+          "loss_by_source":{"web":2.5},"held_out_by_file":{"chat":1.5},"time":"2026-01-02T03:04:05Z"})"));
   StatusFacts facts{.name = "r", .steps = 100};
   AttemptRecord first, second;
   first.ended_at = 50;

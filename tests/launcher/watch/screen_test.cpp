@@ -99,6 +99,19 @@ TEST(WatchGolden, Screens) {
   test::expect_golden(text, "watch.txt");
 }
 
+TEST(Watch, TheHeldOutLossIsThatOfTheFirstFileAndTheOthersAreBesideIt) {
+  View view = a_view();
+  nlohmann::json line = *view.status.last_step;
+  line["held_out_loss"] = 1.5;
+  report::take(view.metrics, line);
+  EXPECT_THAT(as_text(screen(view, 200, 60, Charset::ascii)),
+              testing::HasSubstr("held-out 1.5000 (step 80)"));
+  line["held_out_by_file"] = {{"chat", 1.5}, {"code", 0.5}};
+  report::take(view.metrics, line);
+  EXPECT_THAT(as_text(screen(view, 200, 60, Charset::ascii)),
+              testing::HasSubstr("held-out 1.5000 (chat 1.5000, code 0.5000) (step 80)"));
+}
+
 TEST(Watch, EverySizeIsKept) {
   View view = a_view();
   for (int i = 0; i < 30; ++i) view.status.state.slow["dgx" + std::to_string(i)] = "slow for some reason";
