@@ -50,6 +50,7 @@ Name parse_name(std::string_view text) {
     if (take(text, ".replaced-") && take_number(text, name.serial) && text.empty())
       name.kind = Name::Kind::replaced;
     if (text == ".pin") name.kind = Name::Kind::pin;
+    if (text == ".best") name.kind = Name::Kind::best;
     if (take(text, ".lease-") && take_number(text, name.lease, 16) && text.empty())
       name.kind = Name::Kind::lease;
   } else if (take(text, ".trash-") && take_number(text, name.step) && take(text, "-") &&
@@ -74,6 +75,8 @@ std::string print_name(const Name& name) {
       return ".trash-" + number + "-" + std::to_string(name.serial);
     case Name::Kind::pin:
       return "step-" + number + ".pin";
+    case Name::Kind::best:
+      return "step-" + number + ".best";
     case Name::Kind::lease: {
       char text[17];
       std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(name.lease));
@@ -95,6 +98,10 @@ fs::path temporary_path(const fs::path& checkpoints, std::int64_t step, Generati
 
 fs::path pin_path(const fs::path& checkpoints, std::int64_t step) {
   return checkpoints / print_name({Name::Kind::pin, step, {}, 0});
+}
+
+fs::path best_path(const fs::path& checkpoints, std::int64_t step) {
+  return checkpoints / print_name({Name::Kind::best, step, {}, 0});
 }
 
 std::string shard_file_name(int rank) { return "shard-" + padded("%05lld", rank) + ".h5"; }

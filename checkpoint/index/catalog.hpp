@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 /// A name in the checkpoints folder.
 struct Name {
-  enum class Kind { committed, temporary, replaced, trash, pin, lease, other };
+  enum class Kind { committed, temporary, replaced, trash, pin, best, lease, other };
   Kind kind = Kind::other;
   std::int64_t step = 0;
   Generation generation;    ///< of a temporary folder
@@ -28,13 +28,14 @@ struct Name {
 };
 
 /// "step-00000100", "step-00000100.tmp-3-7", "step-00000100.replaced-1", ".trash-00000100-1",
-/// "step-00000100.pin", "step-00000100.lease-0123456789abcdef"; everything else is `other`, and ours only if
-/// print(parse(x)) == x.
+/// "step-00000100.pin", "step-00000100.best", "step-00000100.lease-0123456789abcdef"; everything else is
+/// `other`, and ours only if print(parse(x)) == x.
 Name parse_name(std::string_view name);
 std::string print_name(const Name& name);
 fs::path committed_path(const fs::path& checkpoints, std::int64_t step);
 fs::path temporary_path(const fs::path& checkpoints, std::int64_t step, Generation generation);
 fs::path pin_path(const fs::path& checkpoints, std::int64_t step);
+fs::path best_path(const fs::path& checkpoints, std::int64_t step);
 
 /// Inside a checkpoint.
 std::string shard_file_name(int rank);  ///< "shard-00007.h5"

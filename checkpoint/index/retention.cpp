@@ -259,13 +259,16 @@ std::vector<Candidate> candidates(const fs::path& checkpoints, int keep) {
   std::vector<Candidate> found;
   std::set<fs::path> listed;
   int sound = 0;
+  bool best_found = false;  // older ones that are marked were it before
   const auto leased = leased_steps(checkpoints);
   for (const std::int64_t step : committed_steps(checkpoints)) {
     const fs::path path = committed_path(checkpoints, step);
     std::optional<Candidate> candidate;
     if (sound >= std::max(1, keep)) candidate = by_record(path, step);
     if (!candidate) candidate = in_full(path, step, listed);
-    candidate->pinned = may_be_there(pin_path(checkpoints, step));
+    const bool best = !best_found && may_be_there(best_path(checkpoints, step));
+    best_found |= best && candidate->sound();
+    candidate->pinned = best || may_be_there(pin_path(checkpoints, step));
     candidate->leased = leased.contains(step);
     sound += candidate->sound();
     found.push_back(*candidate);

@@ -32,7 +32,7 @@ struct Retention {
 struct Candidate {
   std::int64_t step = 0;
   Condition::Kind condition = Condition::Kind::unknown;
-  bool pinned = false;   ///< step-N.pin lies beside it
+  bool pinned = false;   ///< step-N.pin lies beside it, or it is the best one
   double committed = 0;  ///< Unix seconds; only of sound ones
   bool leased = false;   ///< somebody reads it
   bool files = false;    ///< it consists of files that another program has written

@@ -59,7 +59,7 @@ struct State {
 /// Where the run stands: optimizer steps done, and what they consumed.
 struct RunPoint {
   std::int64_t step = 0, tokens = 0, samples = 0;
-  std::string detector = {};  ///< what the detector of spikes remembers, opaque here; "": nothing
+  std::string detector = {};  ///< what the run remembers of its losses, opaque here; "": nothing
   std::string scaling = {};   ///< what the scaling of 8-bit products remembers, opaque here; "": nothing
   bool operator==(const RunPoint&) const = default;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "checkpoint/index/best.hpp"
 #include "launcher/report/facts.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "slurm/reasons.hpp"
@@ -18,6 +19,9 @@ StatusFacts facts_of(const RunDir& run) {
   facts.term = highest_valid_term(run);
   if (files::exists_or_fail(run.nodes())) facts.roster = read_roster(run);
   facts.last_step = report::last_metrics_line(report::metrics_of(run, facts.promises));
+  if (facts.keeps_best)
+    if (const auto best = checkpoint::best_of(run.checkpoints()))
+      facts.best = {best->step, best->held_out_loss};
   count_steps(facts);
   return facts;
 }

@@ -9,11 +9,11 @@ namespace holdfast::launcher {
 namespace {
 using nlohmann::json;
 
-json or_null(const std::optional<double>& seconds) { return seconds ? json(*seconds) : json(nullptr); }
+json or_null(const std::optional<double>& number) { return number ? json(*number) : json(nullptr); }
 
 }  // namespace
 
-json result_of(const RunState& s) {
+json result_of(const RunState& s, const std::optional<BestCheckpoint>& best) {
   json attempts = json::array();
   for (const auto& a : s.attempts) {
     json from = nullptr;
@@ -57,7 +57,9 @@ json result_of(const RunState& s) {
                  {"final_step", nullptr},
                  {"final_loss", nullptr},
                  {"state_digest", nullptr},
-                 {"tokens", nullptr}};
+                 {"tokens", nullptr},
+                 {"best", nullptr}};
+  if (best) result["best"] = {{"step", best->step}, {"held_out_loss", or_null(best->held_out_loss)}};
   if (s.outcome) result["term"] = s.outcome->term;
   if (s.final_state) {
     result["final_step"] = s.final_state->step, result["tokens"] = s.final_state->tokens;

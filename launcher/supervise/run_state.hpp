@@ -152,8 +152,14 @@ std::vector<std::int64_t> newest_durable(const RunState& state);
 /// Applies one event. An unknown one changes nothing: a newer version may have written it.
 void apply(RunState& state, const LogEntry& entry);
 
+/// The checkpoint that a run keeps as its best one; not a part of the record.
+struct BestCheckpoint {
+  std::int64_t step = 0;
+  std::optional<double> held_out_loss;
+};
+
 /// result.json (contract 1): result.cpp.
-nlohmann::json result_of(const RunState& state);
+nlohmann::json result_of(const RunState& state, const std::optional<BestCheckpoint>& best = {});
 /// The exit code, when `result` was written by the leader of `term` in this allocation (RunState::job).
 std::optional<int> code_of(const nlohmann::json& result, const std::string& allocation, int term);
 

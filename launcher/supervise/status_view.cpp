@@ -303,6 +303,7 @@ void take_settings(const config::RunConfig& config, StatusFacts& facts) {
   facts.promises = config::promises_of(config.rank);
   facts.steps.reset();
   if (facts.promises.trains_as_set) facts.steps = config.train.steps;
+  facts.keeps_best = facts.promises.trains_as_set && config.eval.keep_best;
 }
 
 void count_steps(StatusFacts& facts) {
@@ -357,6 +358,10 @@ std::string status_text(const StatusFacts& f) {
                                             s.durable_step, age(f, s.durable_at))
           : saves_unseen(f)   ? "checkpoint  what the program saves is not known to Holdfast\n"
                               : "checkpoint  none yet\n";
+  if (f.best)
+    text += fmt::format(
+        "best        step {}{}\n", f.best->step,
+        f.best->held_out_loss ? fmt::format(", held-out loss {:.4f}", *f.best->held_out_loss) : "");
   if (s.dropped > 0)
     text += fmt::format("saves       {} dropped since then; the last one: {}\n", s.dropped, s.dropped_why);
   if (s.unjudged_s > 0)
@@ -372,7 +377,7 @@ std::string status_text(const StatusFacts& f) {
 }
 
 json status_json(const StatusFacts& f) {
-  json j = result_of(f.state);
+  json j = result_of(f.state, f.best);
   j["name"] = f.name, j["state"] = headline(f);
   j["nodes"] = f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
   j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;

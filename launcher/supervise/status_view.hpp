@@ -32,6 +32,8 @@ struct StatusFacts {
   int term = 0;
   std::optional<Roster> roster = {};             ///< absent: `holdfast run` has not started yet
   std::optional<nlohmann::json> last_step = {};  ///< last whole line of metrics.jsonl
+  bool keeps_best = false;                       ///< eval.keep_best
+  std::optional<BestCheckpoint> best = {};       ///< of such a run, if it has one
   config::RankPromises promises = {};
   std::optional<JobFacts> job = {};  ///< absent: nobody has asked
   double now = 0;  ///< Unix seconds, for ages and the rest of the time; 0: they are left out

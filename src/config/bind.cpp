@@ -247,7 +247,13 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("eval.every", &C::eval, &Eval::every, "steps between losses on data.validation; 0: never",
         at_least(0));
   t.add("eval.samples", &C::eval, &Eval::samples,
-        "samples of it, from all over the file, always the same ones", at_least(1));
+        "samples of each of its files, from all over it, always the same ones", at_least(1));
+  t.add("eval.patience", &C::eval, &Eval::patience,
+        "the run stops early after so many evaluations without a better loss; 0: it does not", at_least(0));
+  t.add("eval.min_delta", &C::eval, &Eval::min_delta, "of patience: a loss is better by more than so much",
+        at_least(0));
+  t.add("eval.keep_best", &C::eval, &Eval::keep_best,
+        "a state whose loss is the best so far is saved, and the best one is kept");
 
   const std::vector<std::string> types = {"fp32", "bf16"};
   t.add("precision.parameters", &C::precision, &PrecisionPolicy::parameters,

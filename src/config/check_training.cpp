@@ -18,6 +18,12 @@ void check_eval(const Eval& e, const Data& d) {
   if (e.every > 0 && d.validation.empty())
     refuse("eval.every is set but there is nothing to evaluate on", "data.validation is empty",
            "Set data.validation to a token file, or eval.every to 0?");
+  if (e.every == 0 && (e.patience > 0 || e.keep_best))
+    refuse(fmt::format("eval.{} is set but nothing is evaluated", e.patience > 0 ? "patience" : "keep_best"),
+           "eval.every is 0", "Set eval.every to the steps between evaluations?");
+  if (e.patience == 0 && e.min_delta > 0)
+    refuse("eval.min_delta is of eval.patience only", fmt::format("it is {}, and patience is 0", e.min_delta),
+           "Set eval.patience, or leave min_delta out?");
 }
 
 /// What is contradictory: a table that is coarser than the numbers it multiplies, and moments that cannot

@@ -179,8 +179,11 @@ inline int micro_batches(const Train& t) { return t.global_batch / std::max(1, t
 
 /// [eval]: loss on data.validation
 struct Eval {
-  int every = 0;     ///< optimizer steps; 0: never
-  int samples = 64;  ///< windows of the validation file, drawn by a fixed key: the same at every evaluation
+  int every = 0;           ///< optimizer steps; 0: never
+  int samples = 64;        ///< windows of each file, drawn by a fixed key: the same at every evaluation
+  int patience = 0;        ///< evaluations without a better loss after which the run stops; 0: it does not
+  double min_delta = 0;    ///< by which a loss has to be better for `patience`, and more
+  bool keep_best = false;  ///< a state that is the best so far is saved, and the best one stays
   bool operator==(const Eval&) const = default;
 };
 

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "checkpoint/index/best.hpp"
 #include "checkpoint/index/commit_record.hpp"
 #include "checkpoint/index/files_check.hpp"
 #include "checkpoint/index/retention.hpp"
@@ -376,6 +377,20 @@ TEST_F(CkptTool, pinsByPathOrStep) {
   EXPECT_EQ(pin(run, 10, true), "step 10 already was not pinned\n");
   EXPECT_THROW(pin(run, 6, false), Error);
   EXPECT_THROW(pin(checkpoints / "step-00000005", 5, false), Error);
+}
+
+TEST_F(CkptTool, showsWhichIsTheBest) {
+  checkpoint::mark_best(checkpoints, 5, 1.5);
+  const auto listed = [&](bool json) {
+    return output_of([&](auto& out) { return tool::ckpt_ls(run, json, out); }).second;
+  };
+  EXPECT_THAT(listed(false), HasSubstr("  best\n"));
+  const auto json = nlohmann::json::parse(listed(true))["checkpoints"];
+  EXPECT_EQ(json[0]["best"], false);
+  EXPECT_EQ(json[1]["best"], true);
+  EXPECT_THAT(
+      output_of([&](auto& out) { return tool::ckpt_show(checkpoints / "step-00000005", false, out); }).second,
+      HasSubstr("best          yes"));
 }
 
 TEST_F(CkptTool, refusesOtherPaths) {

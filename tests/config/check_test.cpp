@@ -144,6 +144,15 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
          c.train.epochs = 1;
          c.data.mixture = {"a 1", "b 2"};
        }},
+      {"eval.patience is set but nothing is evaluated (eval.every is 0)",
+       [](auto& c, auto&) { c.eval.patience = 2; }},
+      {"eval.keep_best is set but nothing is evaluated", [](auto& c, auto&) { c.eval.keep_best = true; }},
+      {"eval.min_delta is of eval.patience only (it is 0.1",
+       [](auto& c, auto&) {
+         c.eval.every = 1;
+         c.data.validation = {"x.tokens"};
+         c.eval.min_delta = 0.1;
+       }},
       {"eval.every is set but there is nothing to evaluate on (data.validation is empty)",
        [](auto& c, auto&) { c.eval.every = 5; }},
       {"precision.buffers = bf16 contradicts precision.parameters = fp32",

@@ -75,6 +75,7 @@ TEST(ForeignNames, AreKnownInEveryTableAndSpelling) {
         {"num_train_epochs", "train.epochs"},
         {"num_epochs", "train.epochs"},
         {"warmup_ratio", "optim.warmup_ratio"},
+        {"early_stopping_patience", "eval.patience"},
         {"learning_rate", "optim.lr"},
         {"lr", "optim.lr"},
         {"warmup_steps", "optim.warmup_steps"},

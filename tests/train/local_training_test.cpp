@@ -110,6 +110,30 @@ TEST_F(LocalTraining, ARunThatLosesAReplicaGoesOnFromSnapshotsWithTheSameBits) {
   EXPECT_FALSE(std::filesystem::exists(folder)) << "a run that is over leaves nothing in memory";
 }
 
+/// What an early end depends on is in every snapshot.
+TEST_F(LocalTraining, ARunThatLosesAReplicaEndsEarlyAtTheStepOfAWholeOne) {
+  write_tokens("held_out.bin", vocabulary, 32 * 7 + 1);
+  const Sets patient = {"train.steps=90",     "train.global_batch=24",
+                        "train.lanes=6",      "checkpoint.every=0",
+                        "eval.every=10",      "eval.patience=4",
+                        "eval.min_delta=100", "data.validation=" + path("held_out.bin")};
+  ASSERT_EQ(train(1, "whole", patient).status, 0);
+  ASSERT_EQ(result("whole")["final_step"], 50) << "the loss of step 10 was not beaten four times";
+  Sets sets = with_local(patient);
+  sets.insert(sets.end(), {"shard.strategy=hybrid_shard", "shard.group=2"});
+  for (const auto& [world, until] : {std::pair{4, 12}, {2, 25}}) {
+    std::thread killer([&] { kill_when("run", until); });
+    const Finished cut = train(world, "run", sets);
+    killer.join();
+    ASSERT_NE(cut.status, 0) << "it was killed";
+  }
+  const Finished rest = train(4, "run", sets);
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_NE(rest.err.find("training resumes from snapshots of step"), std::string::npos) << rest.err;
+  EXPECT_EQ(result("run")["final_step"], 50);
+  EXPECT_EQ(digest("run"), digest("whole"));
+}
+
 TEST_F(LocalTraining, BitsAndPlansAreThoseOfTrainingWithoutIt) {
   const std::vector<std::pair<int, Sets>> layouts = {
       {1, {"shard.strategy=no_shard"}},

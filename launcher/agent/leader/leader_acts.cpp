@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/index/best.hpp"
 #include "checkpoint/index/files_check.hpp"
 #include "launcher/agent/leader/leader.hpp"
 #include "launcher/agent/leader/old_logs.hpp"
@@ -53,8 +54,12 @@ void Leader::write_next_batch() {
       batch.entries.push_back(record->entry);
     } else if (std::holds_alternative<FinishRun>(*action)) {
       if (batch.result) break;
-      batch.result = [path = run_.result(), text = result_of(supervisor_.state()).dump(2) + "\n"] {
-        files::replace_atomically(path, text);
+      batch.result = [run = run_, state = supervisor_.state(), keeps_best = config_.eval.keep_best] {
+        std::optional<BestCheckpoint> kept;
+        if (keeps_best)
+          if (const auto best = checkpoint::best_of(run.checkpoints()))
+            kept = {best->step, best->held_out_loss};
+        files::replace_atomically(run.result(), result_of(state, kept).dump(2) + "\n");
       };
     }
   }

@@ -38,6 +38,15 @@ bool is_pinned(const fs::path& step_dir, std::int64_t step) {
   return files::exists_or_fail(checkpoint::pin_path(step_dir.parent_path(), step));
 }
 
+bool is_best(const fs::path& step_dir, std::int64_t step) {
+  return files::exists_or_fail(checkpoint::best_path(step_dir.parent_path(), step));
+}
+
+/// "  best  pinned"
+std::string marks_of(const fs::path& step_dir, std::int64_t step) {
+  return std::string(is_best(step_dir, step) ? "  best" : "") + (is_pinned(step_dir, step) ? "  pinned" : "");
+}
+
 /// Ranks whose state of `step` lies sealed on this machine.
 struct LocalHold {
   fs::path folder;
@@ -119,6 +128,7 @@ Json json_of(const fs::path& path, const Manifest& m) {
           {"samples", m.point.samples},
           {"committed", committed.empty() ? Json() : Json(committed)},
           {"pinned", is_pinned(path, m.point.step)},
+          {"best", is_best(path, m.point.step)},
           {"generation", {{"term", m.generation.term}, {"attempt", m.generation.attempt}}},
           {"bytes", total_bytes(m)},
           {"state_digest", checkpoint::digest_text(m.state_digest)}};
@@ -171,7 +181,8 @@ void print_text(const fs::path& path, const Manifest& m, std::ostream& out) {
       "generation    {}\nformat        {}\nlevels        {}{}\n",
       path.string(), m.point.step, m.point.tokens, m.point.samples, committed_text(path),
       generation_text(m.generation), m.version, levels_text(path, m),
-      is_pinned(path, m.point.step) ? "\npinned        yes" : "");
+      std::string(is_best(path, m.point.step) ? "\nbest          yes" : "") +
+          (is_pinned(path, m.point.step) ? "\npinned        yes" : ""));
   out << fmt::format(
       "world         {}\nstrategy      {}\nnumerics      {}\ndata          {}\nseed          {}\n"
       "config        {}\n",
@@ -269,7 +280,7 @@ int ckpt_ls(const fs::path& given, bool json, std::ostream& out) {
       else
         out << fmt::format("{:>10}  {:>14}  {:>10}  {:>6}  {:20}  files in {}{}\n", step, "",
                            size_text(total_bytes(m)), m.files.size(), committed_text(step_dir),
-                           printable_line(m.folder), is_pinned(step_dir, step) ? "  pinned" : "");
+                           printable_line(m.folder), marks_of(step_dir, step));
       continue;
     }
     if (!found.manifest) {
@@ -286,8 +297,7 @@ int ckpt_ls(const fs::path& given, bool json, std::ostream& out) {
     else
       out << fmt::format("{:>10}  {:>14}  {:>10}  {:>6}  {:20}  {}{}\n", step, m.point.tokens,
                          size_text(total_bytes(m)), m.shards.size(), committed_text(step_dir),
-                         checkpoint::digest_text(m.state_digest),
-                         is_pinned(step_dir, step) ? "  pinned" : "");
+                         checkpoint::digest_text(m.state_digest), marks_of(step_dir, step));
   }
   const auto run = run_of(*folder);
   const auto local = run ? local_folder_of(*run) : std::nullopt;

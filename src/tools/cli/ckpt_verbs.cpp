@@ -14,7 +14,8 @@ namespace holdfast::tool {
 namespace {
 
 constexpr const char* what_paths_are =
-    "A run (its directory, its name in runs/, or its job's id), a folder of checkpoints, or one checkpoint";
+    "A run (its directory, its name in runs/, or its job's id), a folder of checkpoints, or one checkpoint; "
+    "RUN/best is the one with the best held-out loss";
 
 /// A subcommand with options in a struct of its own. `act` is called once they are parsed.
 template <class Options, class AddOptions, class Act>

@@ -9,6 +9,7 @@
 #include "src/config/compute_options.hpp"
 #include "src/config/load.hpp"
 #include "src/model/fp8_scaling.hpp"
+#include "src/optim/best_loss.hpp"
 #include "src/optim/guard.hpp"
 #include "src/shard/layout.hpp"
 #include "src/tensor/arena.hpp"
@@ -59,7 +60,8 @@ BufferShape buffer_shape_of(const shard::Layout& layout, DType moments) {
 std::int64_t max_record_bytes(const config::RunConfig& config, const config::ModelShape& shape) {
   constexpr std::int64_t names_and_numbers = 1024, digest = 21;  // a number of 20 digits, and a comma
   const auto pieces = 3 * static_cast<std::int64_t>(config::tensors_of(shape).size());
-  const std::int64_t detector = 2 * static_cast<std::int64_t>(sizeof(optim::GuardState)),
+  const std::int64_t detector =
+                         2 * static_cast<std::int64_t>(sizeof(optim::GuardState) + sizeof(optim::BestLoss)),
                      scaling = std::int64_t{2} * config.fp8.history * shape.layers * model::fp8_roles;
   return names_and_numbers + pieces * digest + detector + scaling;
 }

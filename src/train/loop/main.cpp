@@ -131,7 +131,8 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
   }();
   if (!link.supervised() && session.rank() == 0) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    write_result(setup.dir.result(), final_state, trainer.seconds_in_steps() / seconds);
+    write_result(setup.dir.result(), final_state, trainer.seconds_in_steps() / seconds,
+                 setup.config.eval.keep_best ? checkpoint::best_of(setup.dir.checkpoints()) : std::nullopt);
     log::info("training is done at step {}, loss {:.4f}, state {}", final_state.step, final_state.loss,
               final_state.state_digest);
   }

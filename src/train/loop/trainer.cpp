@@ -20,7 +20,6 @@
 #include "src/base/units.hpp"
 #include "src/config/bind.hpp"
 #include "src/train/common/agree.hpp"
-#include "src/train/loop/detector_text.hpp"
 #include "src/train/restore/earlier_settings.hpp"
 #include "src/train/restore/restore_context.hpp"
 #include "src/train/state/state_digest.hpp"
@@ -82,7 +81,7 @@ constexpr Millis records_patience{10000};      // before a checkpoint, and at th
 
 Saver::Parts saver_parts(const Setup& setup, const StateViews& views, const checkpoint::Facts& facts,
                          checkpoint::Generation generation, const std::optional<RankInjector>& injector,
-                         WriteQueue& records) {
+                         const std::optional<BestMarks>& best_marks, WriteQueue& records) {
   checkpoint::WriteOptions options;
   options.read_back = setup.config.checkpoint.read_back;
   const auto writer =
@@ -93,6 +92,7 @@ Saver::Parts saver_parts(const Setup& setup, const StateViews& views, const chec
     return Written{std::move(vote), writer->last_cost()};
   };
   if (injector) write = injector->wrap(std::move(write));
+  if (best_marks) write = best_marks->wrap(std::move(write));
   return {std::move(write), views.owned, [&records] { records.flush(records_patience); }};
 }
 
@@ -123,10 +123,13 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
       silent_(setup, engine_, world),
       injector_(setup.config.drill.allowed ? std::optional<RankInjector>(std::in_place, link, engine_)
                                            : std::nullopt),
+      best_marks_(setup.config.eval.keep_best && world.rank() == 0
+                      ? std::optional<BestMarks>(setup.dir.checkpoints())
+                      : std::nullopt),
       records_(max_records, records_patience),
       saver_(setup.dir, setup.config.checkpoint, generation_,
-             saver_parts(setup, views_, facts_, generation_, injector_, records_), engine_.snapshots(), world,
-             link),
+             saver_parts(setup, views_, facts_, generation_, injector_, best_marks_, records_),
+             engine_.snapshots(), world, link),
       account_(engine_, scale_of(setup, device, data_.names),
                StepTrace(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(),
                          recorder, records_),
@@ -156,22 +159,21 @@ control::FinalState Trainer::run() {
     policy_.emplace(setup_.config.checkpoint, steps, point_.step, rate);
   }
   if (setup_.config.drill.allowed) hold_.emplace(setup_.dir, steps);
-  const bool trains = point_.step < steps;
-  while (point_.step < steps) {
+  const bool trains = !is_over();
+  while (!is_over()) {
     if (hold_) hold_->before(point_.step + 1, [this] { progress(control::Phase::data); });
     StepOrders orders;
     auto done = step(orders);
     if (done) {
-      if (evaluation_is_due()) done->held_out = evaluate();
       say_memory();
       report(*done);
       learn(*done);
     } else if (orders.stop) {
       keep(false, orders);
     }
-    if (orders.stop) stop(orders);
+    if (orders.stop && !is_over()) stop(orders);
     // After a step that the guard skipped nothing was saved, whatever its orders were.
-    if (orders.pause && point_.step < steps) hold(orders.save && done.has_value());
+    if (orders.pause && !is_over()) hold(orders.save && done.has_value());
   }
   if (!trains && !saved) {  // the run ended here before, but no checkpoint says so
     StepOrders orders;
@@ -189,6 +191,7 @@ control::FinalState Trainer::run() {
           saver_.why(), "Make room and start the run again: it goes on from the last checkpoint");
   }
   progress(control::Phase::finishing);
+  if (best_marks_) records_.add(0, [marks = *best_marks_] { marks.finish(); });
   if (!records_.flush(records_patience))
     log::warn("the last metrics or traces are not written: {} does not answer", setup_.dir.path.string());
   return {point_.step, point_.tokens, metrics_ ? metrics_->last_loss().value_or(0.0) : 0.0, digest_};
@@ -234,7 +237,8 @@ void Trainer::begin_at(const RestoredFrom& from) {
   if (from.fresh) engine_.initialize();
   engine_.publish();
   point_ = from.point;
-  guard_ = guard_from_text(point_.detector);
+  losses_ = loss_memory_from_text(point_.detector);
+  if (best_marks_) best_marks_->begin_at(point_.step);
   engine_.set_scaling(point_.scaling);
   digest_ = from.fresh ? digest_state(views_.owned, engine_.window(), world_).text() : from.digest;
   silent_.begin_at(point_.step);
@@ -247,7 +251,7 @@ RestoreContext Trainer::context() {
 }
 
 void Trainer::roll_back(std::int64_t next_sample, std::int64_t durable) {
-  const std::uint64_t skips = guard_.skips;
+  const std::uint64_t skips = losses_.guard.skips;
   progress(control::Phase::restoring);
   RestoreOrder order{setup_.config.run.resume, true, true, true};
   // What was durable when the attempt began may have been removed since.
@@ -257,7 +261,7 @@ void Trainer::roll_back(std::int64_t next_sample, std::int64_t durable) {
   const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, context());
   begin_at(from);
   point_.samples = next_sample;
-  guard_.skips = skips;
+  losses_.guard.skips = skips;
   if (world_.rank() == 0) {
     log::warn("the run was rolled back to step {}, state {}, and goes on with sample {}", point_.step,
               digest_, next_sample);
@@ -286,6 +290,10 @@ std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
   point_ = {point_.step + 1, point_.tokens + tokens, point_.samples + samples, {}, {}};
   StepMetrics metrics = account_.end(point_, tokens, sums, update);
   stalled_s_ += metrics.save_stall_s;
+  if (evaluation_is_due()) {
+    metrics.held_out = evaluate();
+    judge(metrics.held_out.front().second, orders);
+  }
 
   const Snapshots* const local = engine_.local();
   keep(local && point_.step % local->every() == 0, orders);
@@ -347,8 +355,9 @@ optim::StepUpdate Trainer::decide(const MicroBatchSums& sums, StepOrders& orders
 bool Trainer::accept(const MicroBatchSums& sums, const optim::StepUpdate& update) {
   if (!update.update) return true;
   const double loss = sums.mean_loss();
-  const optim::GuardFinding finding = optim::assess(guard_, setup_.config.guard, loss, update.gradient_norm);
-  guard_ = optim::after(guard_, finding, loss, update.gradient_norm);
+  const optim::GuardFinding finding =
+      optim::assess(losses_.guard, setup_.config.guard, loss, update.gradient_norm);
+  losses_.guard = optim::after(losses_.guard, finding, loss, update.gradient_norm);
   if (!finding.text.empty() && world_.rank() == 0) log::warn("step {}: {}", point_.step + 1, finding.text);
 
   const std::int64_t next_sample = point_.samples + setup_.config.train.global_batch;
@@ -381,7 +390,7 @@ bool Trainer::accept(const MicroBatchSums& sums, const optim::StepUpdate& update
 
 void Trainer::keep(bool snapshot, const StepOrders& orders) {
   if (!snapshot && !orders.save) return;
-  point_.detector = to_text(guard_);
+  point_.detector = to_text(losses_);
   point_.scaling = engine_.scaling();
   if (!engine_.snapshots().ready()) {
     progress(control::Phase::finishing);  // how long that takes says nothing of a rank
@@ -392,6 +401,25 @@ void Trainer::keep(bool snapshot, const StepOrders& orders) {
   silent_.saving(point_.step);
   saver_.begin(point_, orders.must, std::exchange(stalled_s_, 0));
   if (policy_) policy_->begun(point_.step);
+}
+
+bool Trainer::is_over() const {
+  return point_.step >= setup_.config.train.steps || optim::ends_early(losses_.best, setup_.config.eval);
+}
+
+void Trainer::judge(double held_out_loss, StepOrders& orders) {
+  const config::Eval& eval = setup_.config.eval;
+  if (eval.patience == 0 && !eval.keep_best) return;
+  losses_.best = optim::after(losses_.best, eval, point_.step, held_out_loss);
+  const bool ends = optim::ends_early(losses_.best, eval);
+  if (ends || (eval.keep_best && losses_.best.step == point_.step)) orders.save = orders.must = true;
+  if (ends && world_.rank() == 0)
+    log::info(
+        "the run ends early, at step {}: in {} evaluations no held-out loss was below {:.4f}{}; the best is "
+        "{:.4f}, of step {}",
+        point_.step, losses_.best.waited, losses_.best.to_beat,
+        eval.min_delta > 0 ? fmt::format(" by more than {}", eval.min_delta) : "", losses_.best.loss,
+        losses_.best.step);
 }
 
 bool Trainer::evaluation_is_due() const {
@@ -431,7 +459,7 @@ void Trainer::report(const StepMetrics& m) {
   if (!metrics_) return;
   metrics_->append(m);
   constexpr auto between_lines = std::chrono::seconds(2);
-  if (Clock::now() - last_line_ < between_lines && m.step != setup_.config.train.steps) return;
+  if (Clock::now() - last_line_ < between_lines && !is_over()) return;
   last_line_ = Clock::now();
   log::info("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s", m.step,
             setup_.config.train.steps, m.loss, m.gradient_norm, m.lr, m.tokens_per_s);

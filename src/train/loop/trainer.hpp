@@ -8,13 +8,16 @@
 #include "src/base/write_queue.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/control/rank_link.hpp"
+#include "src/optim/best_loss.hpp"
 #include "src/optim/guard.hpp"
 #include "src/train/common/metrics.hpp"
 #include "src/train/common/setup.hpp"
 #include "src/train/engine/engine.hpp"
 #include "src/train/engine/silent_check.hpp"
 #include "src/train/local/partner.hpp"
+#include "src/train/loop/best_marks.hpp"
 #include "src/train/loop/injection.hpp"
+#include "src/train/loop/loss_memory.hpp"
 #include "src/train/loop/step_account.hpp"
 #include "src/train/loop/step_hold.hpp"
 #include "src/train/loop/stop_signals.hpp"
@@ -67,6 +70,10 @@ class Trainer {
   StepOrders orders_of_this_step();
   /// Logical rank 0: what the run is told. Of a save or a stop policy_ knows then.
   control::Orders take_orders();
+  /// What a held-out loss means for the state at point_: it may have to be saved.
+  void judge(double held_out_loss, StepOrders& orders);
+  /// There is no further step: the last one is done, or the held-out loss gets no better.
+  bool is_over() const;
   /// Local snapshot and save of the state at point_, where they are due.
   void keep(bool snapshot, const StepOrders& orders);
   [[noreturn]] void stop(const StepOrders& orders);
@@ -98,11 +105,12 @@ class Trainer {
   SilentCheck silent_;
   std::optional<RankInjector> injector_;  ///< where drill.allowed
   std::optional<StepHold> hold_;          ///< likewise
+  std::optional<BestMarks> best_marks_;   ///< on logical rank 0, where the best state is kept
   WriteQueue records_;                    ///< metrics and traces on their way to the run directory
   Saver saver_;
   std::unique_ptr<PartnerCopies> partners_;  ///< where no replica has the same
   checkpoint::RunPoint point_;               ///< where the run stands
-  optim::GuardState guard_;                  ///< what the detector of spikes remembers; a part of the state
+  LossMemory losses_;                        ///< what is remembered of them; a part of the state
   std::optional<Metrics> metrics_;           ///< on logical rank 0
   std::optional<SavePolicy> policy_;         ///< likewise
   double stalled_s_ = 0;                     ///< that steps waited for snapshots since the newest save

@@ -24,6 +24,7 @@ TEST(Catalog, namesGoThereAndBack) {
       {"step-00000100.replaced-2", {Kind::replaced, 100, {}, 2}},
       {".trash-00000100-2", {Kind::trash, 100, {}, 2}},
       {"step-00000100.pin", {Kind::pin, 100, {}, 0}},
+      {"step-00000100.best", {Kind::best, 100, {}, 0}},
       {"step-00000100.lease-00fedcba98765432", {Kind::lease, 100, {}, 0, 0xfedcba98765432}},
   };
   for (const auto& [text, name] : names) {

@@ -90,6 +90,22 @@ TEST_F(ListOfRuns, HaveCheckpointsThatAreFoundByTheRunsName) {
       << "a path that is there is meant";
   EXPECT_THAT(holdfast({"ckpt", "show", "18"}).err, HasSubstr("you have no job 18"));
 }
+TEST_F(ListOfRuns, TheBestCheckpointHasAName) {
+  submit("first");
+  const fs::path checkpoints = scratch.path() / "runs" / "first" / "checkpoints";
+  test::write_manifest(checkpoints / "step-00000010", {}, {});
+  fs::create_directories(checkpoints / "step-00000020");  // a newer one, of which nothing is read
+  const auto none = holdfast({"ckpt", "show", "first/best"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("runs/first has no best checkpoint (none is marked)"));
+  files::replace_atomically(checkpoints / "step-00000010.best", R"({"held_out_loss":1.5})");
+  for (const std::string& name : {std::string("first/best"), std::string("runs/first/best"),
+                                  std::string("runs/first/checkpoints/best")}) {
+    const auto shown = holdfast({"ckpt", "show", name});
+    EXPECT_EQ(shown.status, 0) << shown.err;
+    EXPECT_THAT(shown.out, AllOf(HasSubstr("step-00000010\n"), HasSubstr("best          yes\n"))) << name;
+  }
+}
 TEST_F(ListOfRuns, AnOrderNeedsAgents) {
   submit("first");
   const auto order = holdfast({"ctl", "first", "save"});

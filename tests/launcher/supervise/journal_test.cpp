@@ -347,6 +347,17 @@ TEST(Status, AContinuedRunHasNoFinalStateYet) {
   EXPECT_TRUE(status_json(facts)["final_step"].is_null());
 }
 
+TEST(Status, NamesTheBestCheckpoint) {
+  StatusFacts facts{"quickstart", 100, {}};
+  EXPECT_THAT(status_text(facts), testing::Not(HasSubstr("best")));
+  EXPECT_TRUE(status_json(facts)["best"].is_null());
+  facts.best = {40, 1.25};
+  EXPECT_THAT(status_text(facts), HasSubstr("best        step 40, held-out loss 1.2500\n"));
+  EXPECT_EQ(status_json(facts)["best"], nlohmann::json({{"step", 40}, {"held_out_loss", 1.25}}));
+  facts.best = {40, std::nullopt};
+  EXPECT_THAT(status_text(facts), HasSubstr("best        step 40\n"));
+}
+
 TEST(Status, SaysWhereCopiesAreOffAndWhy) {
   auto events = a_loss();
   events.push_back({{"event", "partner_copies"},
