@@ -53,13 +53,17 @@ std::string absent(const Field<Object, Value>& field) {
 
 template <class Object, class Value>
 std::string row(const Field<Object, Value>& field) {
-  return fmt::format("| `{}` | {} | {} | {} | {} |\n", field.name, type_of(Value()), field.unit,
-                     absent(field), field.meaning);
+  std::string type = type_of(Value());
+  if (const std::string_view unit = field.unit; !unit.empty()) type += fmt::format(", {}", unit);
+  if (const std::string value = absent(field); !value.empty()) type += fmt::format(" ({})", value);
+  return fmt::format("| `{}` | {} | {} |\n", field.name, type, field.meaning);
 }
+
+constexpr std::string_view heading = "| Field | Type, unit (if absent) | Meaning |\n|---|---|---|\n";
 
 template <class Object>
 std::string table() {
-  std::string text = "| Field | Type | Unit | If absent | Meaning |\n|---|---|---|---|---|\n";
+  std::string text(heading);
   std::apply([&](const auto&... field) { ((text += row(field)), ...); }, Object::fields);
   return text;
 }
@@ -87,15 +91,13 @@ std::string chapter(Chapter which, const char* title) {
 
 std::string event_tables() {
   std::string envelope = table<Envelope>();
-  const std::string heading_end = "|---|---|---|---|---|\n";
-  envelope.insert(envelope.find(heading_end) + heading_end.size(),
-                  "| `event` | text |  |  | kind, below |\n");
+  envelope.insert(heading.size(), "| `event` | text | kind, below |\n");
   return "### Fields of every event\n\n" + envelope +
          "\n`step` is always the number of optimizer steps done. Where nothing else is said, that of an "
          "event is "
          "the highest that any\nrank of the attempt has reported. A number that is not finite is null. A "
          "field "
-         "that may be absent is left out where it has the\nvalue of *if absent*, or was not written by older "
+         "that may be absent is left out where it has the\nvalue in brackets, or was not written by older "
          "versions.\n" +
          chapter(Chapter::leaders, "Leaders") + chapter(Chapter::attempts, "Attempts") +
          chapter(Chapter::nodes, "Nodes") + chapter(Chapter::orders, "Checkpoints and orders");
