@@ -76,10 +76,10 @@ begin() {
   monitor=$!
 }
 # A held run lasts until it is let go (src/train/loop/step_hold.hpp).
-begin_held() {
-  begin "$1" "$folder/job.toml" --set "run.name=$1" --set drill.allowed=true
+begin_held() { # NAME [ARGUMENT...]
+  begin "$1" "$folder/job.toml" --set "run.name=$1" --set drill.allowed=true "${@:2}"
   soon 30 test -e "$(in_run "$1")/config.toml"
-  echo "0.05 600" >"$(in_run "$1")/hold"
+  echo "${hold_s-0.05} 600" >"$(in_run "$1")/hold"
   give "$(in_run "$1")/hold"
 }
 # `here` may have a shell around it.
@@ -153,6 +153,24 @@ to_monitor TERM
 ends_with 143
 check "twice: no process stays" soon 10 nothing_stays
 check "ls lists local runs" holds "$(here "$holdfast" ls 2>&1)" "runs/twice"
+
+# A run whose held-out loss gets no better (here: by so much), and which keeps the best checkpoint, ends at the same step with the
+# same bits when a rank was killed on its way.
+early=(--set "data.validation=$folder/tokens.bin" --set eval.every=4 --set eval.patience=3 --set eval.min_delta=100 --set eval.keep_best=true)
+begin early "$folder/job.toml" --set run.name=early "${early[@]}"
+ends_with 0
+digest=$(result .state_digest) best=$(result '.best | tojson')
+check "early: it ends early" equal "$(result .final_step)" 16
+check "early: it has a best checkpoint" jq -e '.best.step > 0 and .best.held_out_loss > 0' "$(in_run early)/result.json"
+hold_s=0.4 begin_held early_killed "${early[@]}"
+check "early_killed: a checkpoint is durable" soon 60 durable 4
+kill -KILL "$(rank 2)"
+check "early_killed: another attempt trains" soon 60 trains 2
+let_go
+ends_undisturbed
+check "early_killed: the same end" equal "$(result .final_step)" 16
+check "early_killed: the same best checkpoint" equal "$(result '.best | tojson')" "$best"
+check "early_killed: status names it" holds "$(here "$holdfast" status early_killed)" "best        step"
 
 cp "$source/examples/any-program/ranks.py" "$folder/"
 mkdir -p "$folder/state"
