@@ -163,38 +163,46 @@ class Rows {
   }
 
  private:
-  /// Of a block: in mode `shared_from` and those after it all blocks share one.
-  void of_block(Activation what, const char* name, Mode shared_from) {
-    rows_.push_back(
-        {what, name, o_.activations, tokens_, width_of(m_, what), o_.activation_checkpointing < shared_from});
-  }
-  void numbers(Activation what, const char* name, Mode shared_from) {
-    rows_.push_back(
-        {what, name, DType::fp32, numbers_of(m_, what), tokens_, o_.activation_checkpointing < shared_from});
-  }
   void one(Activation what, const char* name, DType type, std::int64_t rows, std::int64_t cols) {
     rows_.push_back({what, name, type, rows, cols});
   }
 
+  /// What the operations of a block leave: in mode `shared_from` and those after it all blocks share one.
   void block() {
     using enum Activation;
+    struct Kept {
+      Activation what;
+      const char* name;
+      Mode shared_from;
+    };
+    // Where heads are normalised, queries and keys are computed again from what was before.
+    const Mode rotated = m_.qk_norm ? Mode::selective : Mode::full;
+    const Kept all[] = {{attention_normed, "attention normed", Mode::selective},
+                        {projected, "qkv before their norms", Mode::full},
+                        {head_rms, "inverse rms of heads", Mode::selective},
+                        {qkv, "qkv", rotated},
+                        {attended, "attended", Mode::attention},
+                        {log_sum, "log sum", Mode::attention},
+                        {attention_out, "attention out", Mode::full},
+                        {middle, "middle", Mode::full},
+                        {mlp_normed, "mlp normed", Mode::selective},
+                        {gate_up, "gate up", Mode::full},
+                        {activated, "activated", Mode::selective},
+                        {mlp_out, "mlp out", Mode::full},
+                        {attention_rms, "attention inverse rms", Mode::full},
+                        {mlp_rms, "mlp inverse rms", Mode::full}};
     rows_.push_back({input, "input", o_.activations, tokens_, m_.width, true});
-    if (!m_.norm_after) of_block(attention_normed, "attention normed", Mode::selective);
-    if (m_.qk_norm) {
-      of_block(projected, "qkv before their norms", Mode::full);
-      numbers(head_rms, "inverse rms of heads", Mode::selective);
+    const auto ops = block_ops(m_, 0);
+    for (const Kept& row : all) {
+      const auto is_in = [&](auto... places) {
+        return std::ranges::any_of(ops, [&](const BlockOp& op) { return ((op.*places == row.what) || ...); });
+      };
+      const bool each = o_.activation_checkpointing < row.shared_from;
+      if (is_in(&BlockOp::in, &BlockOp::out))
+        rows_.push_back({row.what, row.name, o_.activations, tokens_, width_of(m_, row.what), each});
+      if (is_in(&BlockOp::numbers))
+        rows_.push_back({row.what, row.name, DType::fp32, numbers_of(m_, row.what), tokens_, each});
     }
-    of_block(qkv, "qkv", m_.qk_norm ? Mode::selective : Mode::full);
-    of_block(attended, "attended", Mode::attention);
-    numbers(log_sum, "log sum", Mode::attention);
-    if (m_.norm_after) of_block(attention_out, "attention out", Mode::full);
-    of_block(middle, "middle", Mode::full);
-    if (!m_.norm_after) of_block(mlp_normed, "mlp normed", Mode::selective);
-    of_block(gate_up, "gate up", Mode::full);
-    of_block(activated, "activated", Mode::selective);
-    if (m_.norm_after) of_block(mlp_out, "mlp out", Mode::full);
-    numbers(attention_rms, "attention inverse rms", Mode::full);
-    numbers(mlp_rms, "mlp inverse rms", Mode::full);
   }
 
   void around() {
