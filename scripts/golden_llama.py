@@ -119,6 +119,14 @@ SHAPES = {
         **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, rms_norm_eps=1e-6, tie_word_embeddings=False,
         pad_token_id=None, eos_token_id=None, rope_parameters={"rope_type": "default", "rope_theta": 500000.0},
     ),
+    # The same with windows of 7 tokens in the first of two blocks, whose wavelengths are not stretched.
+    "olmo3": transformers.Olmo3Config(
+        **COMMON, hidden_size=32, intermediate_size=48, num_key_value_heads=2, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        pad_token_id=None, eos_token_id=None, sliding_window=7, layer_types=["sliding_attention", "full_attention"],
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+            "full_attention": {"rope_type": "yarn", "rope_theta": 500000.0, "factor": 4.0, "original_max_position_embeddings": 32}},
+    ),
 }
 
 

@@ -57,6 +57,7 @@ CASES = {
     "phi4-mini": (transformers.Phi3Config, {"num_key_value_heads": 2, "pad_token_id": None, "original_max_position_embeddings": 256, "rope_parameters": LONGROPE}, True),
     "granite": (transformers.GraniteConfig, {"num_key_value_heads": 2, "embedding_multiplier": 12.0, "attention_multiplier": 0.125, "residual_multiplier": 0.22, "logits_scaling": 4.0, "rope_parameters": PLAIN}, True),
     "olmo2": (transformers.Olmo2Config, {"num_key_value_heads": 2, "pad_token_id": None, "rope_parameters": PLAIN}, True),
+    "olmo3": (transformers.Olmo3Config, {"num_key_value_heads": 2, "pad_token_id": None, "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_parameters": {"sliding_attention": PLAIN, "full_attention": PLAIN}}, True),
     "qwen2-tied": (transformers.Qwen2Config, {"num_key_value_heads": 2, "rope_parameters": PLAIN, "tie_word_embeddings": True}, False),
 }
 

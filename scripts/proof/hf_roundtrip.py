@@ -25,7 +25,7 @@ LONGROPE = {
 }
 Llama, Qwen2, Mistral = transformers.LlamaConfig, transformers.Qwen2Config, transformers.MistralConfig
 Qwen3, SmolLM3, Phi3 = transformers.Qwen3Config, transformers.SmolLM3Config, transformers.Phi3Config
-Granite, Olmo2 = transformers.GraniteConfig, transformers.Olmo2Config
+Granite, Olmo2, Olmo3 = transformers.GraniteConfig, transformers.Olmo2Config, transformers.Olmo3Config
 EXPORTED_AS = {"MistralForCausalLM": "LlamaForCausalLM"}  # which computes the same
 CASES = {
     "llama-bf16": (Llama, torch.bfloat16, {"num_key_value_heads": 2}),
@@ -50,6 +50,10 @@ CASES = {
         "num_key_value_heads": 2, "embedding_multiplier": 12.0, "attention_multiplier": 0.125, "residual_multiplier": 0.22,
         "logits_scaling": 4.0}),
     "olmo2-fp32": (Olmo2, torch.float32, {"num_key_value_heads": 2, "pad_token_id": None}),
+    "olmo3-fp32": (Olmo3, torch.float32, {
+        "num_key_value_heads": 2, "pad_token_id": None, "sliding_window": 9, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        "rope_parameters": {"sliding_attention": PLAIN_ROPE, "full_attention": YARN_ROPE}}),
+    "mistral-window-fp32": (Mistral, torch.float32, {"num_key_value_heads": 2, "sliding_window": 9}),
     "mistral-bf16": (Mistral, torch.bfloat16, {"num_key_value_heads": 2, "sliding_window": None}),
 }
 

@@ -26,8 +26,9 @@ std::vector<BlockOp> block_ops(const ModelShape& m, int layer) {
     out = {{norm, input, attention_normed, Role::attention_norm, attention_rms},
            {linear, attention_normed, qkv_out, Role::qkv}};
   if (m.qk_norm) out.push_back({head_norm, projected, qkv, Role::q_norm, head_rms});
-  if (m.nope_every == 0 || (layer + 1) % m.nope_every != 0) out.push_back({rope, qkv, qkv});
-  out.push_back({attention, qkv, attended, {}, log_sum});
+  const bool windowed = m.has_window(layer);
+  if (m.nope_every == 0 || (layer + 1) % m.nope_every != 0) out.push_back({rope, qkv, qkv, {}, {}, windowed});
+  out.push_back({attention, qkv, attended, {}, log_sum, windowed});
   const std::vector<BlockOp> before = {{linear, attended, branch, Role::o},
                                        {norm, middle, mlp_normed, Role::mlp_norm, mlp_rms},
                                        {linear, mlp_normed, gate_up, Role::gate_up},
@@ -220,6 +221,10 @@ class Rows {
     one(inputs, "inputs", DType::fp32, 1, tokens_);
     one(labels, "labels", DType::fp32, 1, tokens_);
     one(document_start, "document starts", DType::fp32, 1, tokens_);
+    if (m_.window > 0 && m_.window < o_.sequence) one(window_start, "window starts", DType::fp32, 1, tokens_);
+    if (m_.window_rope_theta == 0) return;
+    one(window_cosine, "rope cosine of windows", o_.buffers, o_.sequence, half);
+    one(window_sine, "rope sine of windows", o_.buffers, o_.sequence, half);
   }
 
   void fp8() {

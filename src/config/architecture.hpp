@@ -48,6 +48,9 @@ enum class Activation {
   inputs,  ///< tokens, labels, and where their documents begin: 1 x T words of 32 bits
   labels,
   document_start,
+  window_start,   ///< likewise: where what a token attends to begins, in blocks with a window
+  window_cosine,  ///< rotary table of these blocks, where it is another
+  window_sine,
   // Products in 8 bits: room for the operands of one product, and what every operand of every block is scaled
   // by; see src/model/fp8_layers.hpp.
   fp8_left,      ///< tokens x the widest input or output of a linear layer
@@ -83,6 +86,7 @@ struct BlockOp {
   Activation in = Activation::input, out = Activation::input;
   Role role = Role::qkv;
   std::optional<Activation> numbers = {};  ///< what the backward pass reads besides
+  bool windowed = false;  ///< rope and attention, of a block with a window (ModelShape::has_window)
 };
 /// In the order of the forward pass. A block leaves its result as a sum: middle + branch.
 std::vector<BlockOp> block_ops(const ModelShape& shape, int layer);

@@ -410,6 +410,13 @@ std::vector<Setting<ModelShape>> make_model_settings() {
         at_least(0));
   t.add("model.nope_every", &M::nope_every, "the last of so many blocks has no rotary positions; 0: all have",
         at_least(0));
+  t.add("model.window", &M::window,
+        "tokens that a token attends to, with itself, in blocks with a window; 0: no block has one",
+        at_least(0));
+  t.add("model.full_every", &M::full_every, "the last of so many blocks has no window; 0: all have one",
+        at_least(0));
+  t.add("model.window_rope_theta", &M::window_rope_theta,
+        "rope_theta in blocks with a window, where nothing is stretched; 0: as in all blocks", at_least(0));
   t.add("model.norm_epsilon", &M::norm_epsilon, "of RMSNorm", at_least(0));
   t.add("model.tied_embeddings", &M::tied_embeddings, "head and embedding are one tensor");
   t.add("model.qkv_bias", &M::qkv_bias, "q_proj, k_proj and v_proj have biases");

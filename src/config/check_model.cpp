@@ -50,6 +50,16 @@ void check_model(const ModelShape& m) {
            fmt::format("{} and {}; beyond it, longrope has other frequencies, which are not computed here",
                        m.max_sequence, m.rope_original_sequence),
            fmt::format("Use max_sequence = {}?", m.rope_original_sequence));
+  if (m.window == 0 && (m.full_every > 0 || m.window_rope_theta > 0))
+    refuse(fmt::format("model {}: {} without window", m.name,
+                       m.full_every > 0 ? "full_every" : "window_rope_theta"),
+           "it says which blocks have a window, or what they do", "Set model.window, or leave it out?");
+  if (m.full_every == 1 && m.window > 0)
+    refuse(fmt::format("model {}: full_every is 1", m.name), "then no block has the window",
+           "Leave out window and full_every?");
+  if (m.window_rope_theta > 0 && m.window_rope_theta < 1)
+    refuse(fmt::format("model {}: window_rope_theta {} is below 1", m.name, m.window_rope_theta),
+           "it is the base of rotary frequencies", "Use 10000, as Gemma 3 does?");
   if (m.qk_norm_whole && !m.qk_norm)
     refuse(fmt::format("model {}: qk_norm_whole without qk_norm", m.name),
            "it says what these norms are over", "Set model.qk_norm = true, or leave both out?");

@@ -1,8 +1,7 @@
 #pragma once
 // config.json of a Hugging Face model folder, and the model shape that it describes. The keys and their
-// defaults are those of transformers' configuration_NAME.py, one row each in the table of families, in the
-// spelling of version 4 (rope_theta, rope_scaling, torch_dtype) and of
-// version 5 (rope_parameters, dtype).
+// defaults are those of transformers' configuration_NAME.py, one row for each class (hf_family.hpp), in the
+// spelling of version 4 (rope_theta, rope_scaling, torch_dtype) and of version 5 (rope_parameters, dtype).
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -24,9 +23,8 @@ struct HfConfig {
   HfTokenIds ids;
 };
 
-/// A window of a family is its longest sequence. Throws Error (usage) that names the first thing that we
-/// would not compute as transformers does; keys that change nothing of the arithmetic are not looked at.
-/// `path` is for messages, `name` becomes the shape's.
+/// Throws Error (usage) that names the first thing that we would not compute as transformers does; keys that
+/// change nothing of the arithmetic are not looked at. `path` is for messages, `name` becomes the shape's.
 HfConfig parse_hf_config(std::string_view json, const std::string& path, const std::string& name);
 
 /// The text of a config.json that version 4 and 5 read, of the first class that computes the shape. Throws

@@ -1,5 +1,6 @@
 #include "src/config/model_flops.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace holdfast::config {
@@ -10,8 +11,12 @@ TokenFlops token_flops(const ModelShape& shape, int sequence) {
   const double adapters = shape.adapters.any() ? static_cast<double>(trained_parameters_of(shape)) : 0;
   const double products = shape.adapters.any() ? 4 * model + 6 * adapters : 6 * model;
   // Scores and their weighted sum: 2 products of T x Q for each head, twice as much backwards.
-  const double attention =
-      12.0 * shape.layers * static_cast<double>(shape.query_width()) * static_cast<double>(sequence);
+  double keys = 0;  // over all blocks
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    const double window = shape.has_window(layer) ? std::min(shape.window, sequence) : sequence;
+    keys += 2 * window - window * window / sequence;
+  }
+  const double attention = 12.0 * static_cast<double>(shape.query_width()) * keys;
   return {products + attention, products + attention / 2};
 }
 

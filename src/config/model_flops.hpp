@@ -11,7 +11,8 @@ struct TokenFlops {
   /// 6 N + 12 L H Q T: Chowdhery et al., "PaLM: Scaling language modeling with pathways" (2022), appendix B,
   /// with heads H of size Q, and sequences of T tokens. N: parameters without the table of the embedding,
   /// which is looked up and not multiplied, unless the head is the same table. Frozen parameters have no
-  /// gradients: 4 N of them, and 6 N of their adapters.
+  /// gradients: 4 N of them, and 6 N of their adapters. In blocks with a window of W < T tokens, T is
+  /// replaced by 2 W - W^2 / T: twice the keys that a token attends to on average.
   double palm = 0;
   /// The same with half of the attention term, since a token attends to none behind it.
   double causal = 0;

@@ -50,6 +50,12 @@ struct ModelShape {
   std::vector<double> rope_short_factors = {}, rope_long_factors = {};
   int rotary_dim = 0;  ///< elements of a head that are turned, the first ones; 0: all
   int nope_every = 0;  ///< the last of so many blocks turns nothing (SmolLM 3); 0: all turn
+  int window =
+      0;  ///< tokens that a token attends to, with itself, in blocks with a window; 0: no block has one
+  int full_every = 0;  ///< the last of so many blocks has no window (OLMo 3); 0: all have it
+  /// Base of the rotary frequencies in blocks with a window, where nothing stretches them; 0: as in all
+  /// blocks
+  double window_rope_theta = 0;
   double norm_epsilon = 1e-5;
   bool tied_embeddings = false;
   bool qkv_bias = false;       ///< q_proj, k_proj and v_proj have biases (Qwen 2)
@@ -65,6 +71,9 @@ struct ModelShape {
   Adapters adapters;
   int head_size() const { return head_dim > 0 ? head_dim : width / heads; }  ///< even
   int rotary_size() const { return rotary_dim > 0 ? rotary_dim : head_size(); }
+  bool has_window(int layer) const {
+    return window > 0 && (full_every == 0 || (layer + 1) % full_every != 0);
+  }
   /// Elements of a token's queries, or of its keys, over all heads.
   std::int64_t query_width() const { return std::int64_t{heads} * head_size(); }
   std::int64_t key_width() const { return std::int64_t{kv_heads} * head_size(); }

@@ -12,12 +12,16 @@ using Ops = std::span<const BlockOp>;
 namespace {
 
 kernels::Attention attention_of(const Layers& layers, const BlockOp& op, Matrices& m) {
-  kernels::Attention attention = layers.attention();
+  kernels::Attention attention = layers.attention(op.windowed);
   attention.qkv = m.at(op.in);
   attention.out = m.at(op.out);
   attention.log_sum = m.floats(*op.numbers);
   attention.workspace = m.workspace();
   return attention;
+}
+
+void rope(const Layers& layers, const BlockOp& op, Matrices& m, Mat qkv, bool backward) {
+  layers.rope(qkv, m.at(cosine_of(layers.shape, op)), m.at(sine_of(layers.shape, op)), backward);
 }
 
 kernels::HeadNorm head_norm_of(const Layers& layers, const BlockOp& op, Matrices& m, const BlockWeights& w) {
@@ -118,7 +122,7 @@ void run_backward(const Layers& layers, const BlockOp& op, BlockActivations& m, 
           layers.stream, head_norm_of(layers, op, m, w),
           {d_out, numbers_of(w.gain(Role::q_norm).gradient), numbers_of(w.gain(Role::k_norm).gradient)});
     case Kind::rope:
-      return layers.rope(d_out, m.at(Activation::cosine), m.at(Activation::sine), true);
+      return rope(layers, op, m, d_out, true);
     case Kind::attention:
       return layers.kernels.attention_backward(layers.stream, attention_of(layers, op, m),
                                                {d_out, gradient_of(op.in, m)});
@@ -151,7 +155,7 @@ void run_forward(const Layers& layers, const BlockOp& op, Matrices& m, const Blo
                                  w.gain(Role::k_norm));
       return layers.kernels.head_norm(layers.stream, head_norm_of(layers, op, m, w));
     case Kind::rope:
-      return layers.rope(m.at(op.out), m.at(Activation::cosine), m.at(Activation::sine), false);
+      return rope(layers, op, m, m.at(op.out), false);
     case Kind::attention:
       return layers.attend(attention_of(layers, op, m), input);
     case Kind::swiglu:

@@ -13,6 +13,14 @@ struct Entering {
   ConstMat residual, added;
 };
 
+/// The rotary tables of an operation.
+inline Activation cosine_of(const config::ModelShape& shape, const config::BlockOp& op) {
+  return op.windowed && shape.window_rope_theta > 0 ? Activation::window_cosine : Activation::cosine;
+}
+inline Activation sine_of(const config::ModelShape& shape, const config::BlockOp& op) {
+  return op.windowed && shape.window_rope_theta > 0 ? Activation::window_sine : Activation::sine;
+}
+
 /// One operation forwards. `next`: the linear layer that reads its result, computed behind it; else null.
 void run_forward(const Layers& layers, const config::BlockOp& op, Matrices& m, const BlockWeights& weights,
                  const Entering& entering, const Linear* next, Pass pass);

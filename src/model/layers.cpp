@@ -10,6 +10,15 @@ const Quantize* wanted(const Quantize& q) { return q.out || q.amax != nullptr ? 
 
 }  // namespace
 
+void fill_rope_table(Mat cosine, Mat sine, const config::ModelShape& shape, bool windowed) {
+  if (windowed && shape.window_rope_theta > 0)
+    return kernels::rope_table(cosine, sine, shape.window_rope_theta);
+  kernels::rope_table(cosine, sine, shape.rope_theta,
+                      {shape.rope_scaling_factor, shape.rope_low_frequency, shape.rope_high_frequency,
+                       static_cast<double>(shape.rope_original_sequence), shape.rope_type,
+                       shape.rope_magnitude, shape.rope_short_factors});
+}
+
 ConstMat Layers::weight(Stored t) const {
   if (t.index < 0) return {};
   return tensor::dense(weights->weight(t.index), options.activations, t.rows, t.cols);
@@ -151,13 +160,13 @@ void Layers::rope(Mat qkv, ConstMat cosine, ConstMat sine, bool backward) const 
                         documents, backward});
 }
 
-kernels::Attention Layers::attention() const {
+kernels::Attention Layers::attention(bool windowed) const {
   kernels::Attention a;
   a.heads = shape.heads;
   a.kv_heads = shape.kv_heads;
   a.head_size = shape.head_size();
   a.sequence = options.sequence;
-  a.documents = documents;
+  a.documents = windowed && windows.start != nullptr ? windows : documents;
   a.scale = shape.attention_multiplier;
   return a;
 }

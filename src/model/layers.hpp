@@ -15,13 +15,8 @@ using kernels::ConstMat;
 using kernels::Mat;
 using kernels::Write;
 
-/// Of the model's rotary positions.
-inline kernels::RopeScaling rope_scaling_of(const config::ModelShape& shape) {
-  return {shape.rope_scaling_factor, shape.rope_low_frequency,
-          shape.rope_high_frequency, static_cast<double>(shape.rope_original_sequence),
-          shape.rope_type,           shape.rope_magnitude,
-          shape.rope_short_factors};
-}
+/// Fills the rotary tables of a model's blocks, or of those with a window, as kernels::rope_table() does.
+void fill_rope_table(Mat cosine, Mat sine, const config::ModelShape& shape, bool windowed);
 
 /// A linear layer where it lies now.
 struct Linear {
@@ -53,6 +48,8 @@ struct Layers {
   kernels::Documents documents;
   const Fp8Layers* fp8 = nullptr;  ///< multiplies the blocks' linear layers; null: in the type of activations
   const AdapterLayers* adapters = nullptr;  ///< null: there are none
+  kernels::Documents windows =
+      {};  ///< for attention in blocks with a window; null: none is shorter than a row
 
   /// Empty where the model has no such tensor.
   ConstMat weight(Stored t) const;
@@ -105,8 +102,8 @@ struct Layers {
   void rope(Mat qkv, ConstMat cosine, ConstMat sine, bool backward) const;
   /// Epsilon of norms of the residual.
   float residual_epsilon() const;
-  /// Attention's constants; the caller fills in the matrices.
-  kernels::Attention attention() const;
+  /// Attention's constants, in a block with or without a window; the caller fills in the matrices.
+  kernels::Attention attention(bool windowed) const;
 };
 
 }  // namespace holdfast::model

@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/as_size.hpp"
@@ -21,7 +22,7 @@ namespace {
 
 /// Bytes of scratch that attention needs at this shape.
 std::int64_t attention_workspace(const Layers& layers) {
-  kernels::Attention a = layers.attention();
+  kernels::Attention a = layers.attention(false);
   a.qkv.type = layers.options.activations;
   a.qkv.rows = layers.options.tokens();
   a.qkv.cols = config::width_of(layers.shape, Activation::qkv);
@@ -50,8 +51,9 @@ struct Transformer::State {
   bool rope_ready = false;
   Entering left;                             // by the last block, for the final norm
   std::vector<std::int32_t> inputs, labels;  // of a batch that came as rows of tokens
-  std::span<const std::int32_t> sources;     // of the batch that is computed, by row
-  std::vector<tensor::ExactSum> losses;      // on their way from the device, by source
+  std::vector<std::int32_t> windows;      // where those of its tokens begin; empty: all are longer than a row
+  std::span<const std::int32_t> sources;  // of the batch that is computed, by row
+  std::vector<tensor::ExactSum> losses;   // on their way from the device, by source
   std::vector<std::int64_t> valid;
 
   State(const config::ModelShape& s, const Options& o, kernels::Kernels& kernels, tensor::Stream& stream,
@@ -65,6 +67,7 @@ struct Transformer::State {
         a(s, o, attention_workspace(layers), arena),
         inputs(as_size(tokens)),
         labels(as_size(tokens)),
+        windows(s.window > 0 && s.window < o.sequence ? as_size(tokens) : 0),
         losses(as_size(o.sources)),
         valid(as_size(o.sources)) {
     expects(s.heads % s.kv_heads == 0 && s.head_size() % 2 == 0, "the model's shape was checked");
@@ -83,6 +86,7 @@ struct Transformer::State {
   void take(std::span<const std::int32_t> all);
   void upload(std::int32_t* to, std::span<const std::int32_t> from);
   void repeat(Direction direction, int unit, const BlockWeights& w, ConstMat added, tensor::Task work);
+  void take_windows(std::span<const std::int32_t> document_start);
   void prepare_rope();
   void forward();
   void head(bool gradients);
@@ -120,6 +124,18 @@ void Transformer::State::take(const Batch& batch) {
   if (shape.adapters.dropout > 0)
     layers.stream.upload(a.first_sample(), &batch.first_sample, sizeof batch.first_sample);
   layers.documents.start = batch.document_start.empty() ? nullptr : a.words(Activation::document_start);
+  take_windows(batch.document_start);
+}
+
+/// A token attends to the last `window` ones of its document.
+void Transformer::State::take_windows(std::span<const std::int32_t> document_start) {
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const auto place = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % options.sequence);
+    windows[i] = std::max(document_start.empty() ? 0 : document_start[i], place - shape.window + 1);
+  }
+  if (windows.empty()) return;
+  upload(a.words(Activation::window_start), windows);
+  layers.windows.start = a.words(Activation::window_start);
 }
 
 void Transformer::State::upload(std::int32_t* to, std::span<const std::int32_t> from) {
@@ -139,16 +155,19 @@ void Transformer::State::take(std::span<const std::int32_t> all) {
 
 /// Once: the tables lie in the arena, which is committed only after the constructor.
 void Transformer::State::prepare_rope() {
-  if (rope_ready) return;
-  const Mat cosine = a.mat(Activation::cosine), sine = a.mat(Activation::sine);
-  const std::int64_t bytes = cosine.rows * cosine.cols * tensor::bytes_of(cosine.type);
-  std::vector<std::byte> tables(2 * bytes);
-  const Mat host_cosine = tensor::dense(tables.data(), cosine.type, cosine.rows, cosine.cols),
-            host_sine = tensor::dense(tables.data() + bytes, sine.type, sine.rows, sine.cols);
-  kernels::rope_table(host_cosine, host_sine, shape.rope_theta, rope_scaling_of(shape));
-  layers.stream.upload(cosine.data, host_cosine.data, bytes);
-  layers.stream.upload(sine.data, host_sine.data, bytes);
-  rope_ready = true;
+  if (std::exchange(rope_ready, true)) return;
+  const auto prepare = [&](Activation of_cosine, Activation of_sine, bool windowed) {
+    const Mat cosine = a.mat(of_cosine), sine = a.mat(of_sine);
+    const std::int64_t bytes = cosine.rows * cosine.cols * tensor::bytes_of(cosine.type);
+    std::vector<std::byte> tables(2 * bytes);
+    const Mat host_cosine = tensor::dense(tables.data(), cosine.type, cosine.rows, cosine.cols),
+              host_sine = tensor::dense(tables.data() + bytes, sine.type, sine.rows, sine.cols);
+    fill_rope_table(host_cosine, host_sine, shape, windowed);
+    layers.stream.upload(cosine.data, host_cosine.data, bytes);
+    layers.stream.upload(sine.data, host_sine.data, bytes);
+  };
+  prepare(Activation::cosine, Activation::sine, false);
+  if (shape.window_rope_theta > 0) prepare(Activation::window_cosine, Activation::window_sine, true);
 }
 
 /// Everything that a block's kernel calls depend on, so that they can be replayed.

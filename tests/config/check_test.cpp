@@ -231,6 +231,11 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
       {"the head size is odd (width 60 / 4 heads = 15", [](auto&, auto& m) { m.width = 60; }},
       {"kv_heads does not divide heads (4 heads, 3 kv_heads)", [](auto&, auto& m) { m.kv_heads = 3; }},
       {"a size of model tiny is not positive", [](auto&, auto& m) { m.layers = 0; }},
+      {"model tiny: full_every without window", [](auto&, auto& m) { m.full_every = 4; }},
+      {"model tiny: window_rope_theta without window", [](auto&, auto& m) { m.window_rope_theta = 500; }},
+      {"model tiny: full_every is 1", [](auto&, auto& m) { m.window = 16, m.full_every = 1; }},
+      {"model tiny: window_rope_theta 0.5 is below 1",
+       [](auto&, auto& m) { m.window = 16, m.window_rope_theta = 0.5; }},
   };
   check(good(), {});
   for (const auto& c : cases) {

@@ -64,8 +64,9 @@ TEST(HfConfig, WhatTransformersWrites) {
 }
 
 TEST(HfConfig, WhatIsPrintedIsRead) {
-  for (const char* name : {"llama2", "llama3", "qwen2", "llama_tied", "qwen3", "nemo", "llama_biased",
-                           "linear", "dynamic", "yarn", "smollm3", "phi3", "granite", "phi4_mini", "olmo2"}) {
+  for (const char* name :
+       {"llama2", "llama3", "qwen2", "llama_tied", "qwen3", "nemo", "llama_biased", "linear", "dynamic",
+        "yarn", "smollm3", "phi3", "granite", "phi4_mini", "olmo2", "olmo3"}) {
     const auto shape = load_hf_config(golden(name)).shape;
     const auto again = parse_hf_config(hf_config_text(shape, "float16", {"1", "[2,3]", "0"}), "x", name);
     EXPECT_EQ(again.shape, shape) << name;
@@ -122,12 +123,16 @@ TEST(HfConfig, RefusesWhatWeWouldComputeOtherwise) {
        "no_rope_layers is [1]"},
       {R"({"rope_scaling": {"factor": null}})", "rope_scaling.factor is null"},
       {R"({"rope_scaling": {"low_freq_factor": 9}})", "not below high_freq_factor"},
-      {R"({"rope_parameters": {"full_attention": {"rope_type": "default"}}})", "is of type null"},
+      {R"({"rope_parameters": {"full_attention": {"rope_type": "default"}}})",
+       "rope_parameters are of kinds of layers, which all turn alike in LlamaForCausalLM"},
       {R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor is 0.5"},
       {R"({"quantization_config": {"bits": 4}})", "quantization_config is set"},
       {R"({"auto_map": {"AutoModelForCausalLM": "m.M"}})", "auto_map names code"},
-      {R"({"layer_types": ["sliding_attention"], "sliding_window": 0})", "sliding_window is 0"},
-      {R"({"layer_types": ["linear_attention"]})", "layer_types has \"linear_attention\""},
+      {R"({"num_hidden_layers": 1, "layer_types": ["sliding_attention"], "sliding_window": 0})",
+       "sliding_window is 0"},
+      {R"({"num_hidden_layers": 1, "layer_types": ["linear_attention"]})",
+       "layer_types has \"linear_attention\""},
+      {R"({"layer_types": ["full_attention"]})", "layer_types is no list of 32 names"},
       {R"({"hidden_size": null})", "it has no hidden_size"},
       {R"({"hidden_size": 4096.5})", "hidden_size is 4096.5, not a number from 1"},
       {R"({"hidden_size": -1})", "hidden_size is -1"},
@@ -275,32 +280,96 @@ TEST(HfConfig, ReadsTheHeadsOfQwen3) {
   EXPECT_TRUE(shape.qk_norm && !shape.qkv_bias);
 }
 
-/// Sequences that are no longer than the window are computed as without it; longer ones are not taken.
-TEST(HfConfig, AWindowIsTheLongestSequence) {
+/// Every nth one of `layers` has full attention.
+Json full_every(int n, int layers) {
+  Json types = Json::array();
+  for (int i = 1; i <= layers; ++i) types.push_back(i % n == 0 ? "full_attention" : "sliding_attention");
+  return types;
+}
+
+TEST(HfConfig, ReadsWindows) {
   Json mistral = llama31();
   mistral["architectures"] = {"MistralForCausalLM"}, mistral["model_type"] = "mistral";
   mistral.erase("rope_scaling");
-  EXPECT_EQ(read(mistral).shape.max_sequence, 4096) << "the class's own default";
+  EXPECT_EQ(read(mistral).shape.window, 4096) << "the class's own default";
   mistral["sliding_window"] = 2048;
-  EXPECT_EQ(read(mistral).shape.max_sequence, 2048);
+  const ModelShape narrow = read(mistral).shape;
+  EXPECT_EQ(std::tuple(narrow.window, narrow.full_every, narrow.max_sequence), std::tuple(2048, 0, 131072));
+  const Json written = Json::parse(hf_config_text(narrow, "bfloat16"));
+  EXPECT_EQ(written.at("architectures").at(0), "MistralForCausalLM");
+  EXPECT_EQ(read(written).shape, narrow);
   mistral["sliding_window"] = "x";
   EXPECT_THAT(complaint(mistral), HasSubstr("sliding_window is \"x\""));
   mistral["sliding_window"] = 1 << 20;
+  EXPECT_EQ(read(mistral).shape.window, 0) << "it hides nothing";
   EXPECT_EQ(read(mistral).shape.max_sequence, 131072);
   EXPECT_FALSE(read(mistral).shape.qkv_bias);
   mistral["sliding_window"] = nullptr;
   EXPECT_EQ(read(mistral).shape.kv_heads, 8);
   mistral.erase("num_key_value_heads");
   EXPECT_THAT(complaint(mistral), HasSubstr("it has no num_key_value_heads"));
+}
+
+TEST(HfConfig, ReadsWhichLayersHaveWindows) {
   Json qwen = llama31();
+  qwen.erase("rope_scaling");
   qwen["architectures"] = {"Qwen2ForCausalLM"}, qwen["model_type"] = "qwen2";
   qwen["sliding_window"] = 4096;
-  EXPECT_TRUE(read(qwen).shape.qkv_bias);  // switched off unless use_sliding_window says so
+  EXPECT_TRUE(read(qwen).shape.qkv_bias);
+  EXPECT_EQ(read(qwen).shape.max_sequence, 131072) << "switched off unless use_sliding_window says so";
   qwen["use_sliding_window"] = true;
-  EXPECT_EQ(read(qwen).shape.max_sequence, 4096);
-  qwen["use_sliding_window"] = false;
-  qwen["layer_types"] = {"full_attention", "sliding_attention"};
-  EXPECT_EQ(read(qwen).shape.max_sequence, 4096);
+  EXPECT_EQ(read(qwen).shape.max_sequence, 4096) << "which layers have it is not said";
+  qwen["layer_types"] = full_every(4, 32);
+  const ModelShape shape = read(qwen).shape;
+  EXPECT_EQ(std::tuple(shape.window, shape.full_every, shape.max_sequence), std::tuple(4096, 4, 131072));
+  EXPECT_TRUE(shape.has_window(0) && shape.has_window(2) && !shape.has_window(3) && shape.has_window(4));
+  EXPECT_EQ(read(Json::parse(hf_config_text(shape, "bfloat16"))).shape, shape);
+  qwen["layer_types"][0] = "full_attention";
+  EXPECT_EQ(read(qwen).shape.window, 0);
+  EXPECT_EQ(read(qwen).shape.max_sequence, 4096) << "another rule";
+  Json llama = llama31();
+  llama["layer_types"] = full_every(2, 32), llama["sliding_window"] = 512;
+  EXPECT_EQ(read(llama).shape.max_sequence, 512) << "the class has no windows";
+}
+
+/// As OLMo 3 7B is published, in the spelling of version 4, where stretching is of layers without a window.
+TEST(HfConfig, ReadsTheTwoRotationsOfOlmo3) {
+  Json json = llama31();
+  json["architectures"] = {"Olmo3ForCausalLM"}, json["model_type"] = "olmo3";
+  json["sliding_window"] = 4096, json["layer_types"] = full_every(4, 32);
+  json["rope_scaling"] = {{"rope_type", "yarn"},
+                          {"factor", 8.0},
+                          {"attention_factor", 1.2},
+                          {"original_max_position_embeddings", 8192}};
+  const ModelShape shape = read(json).shape;
+  EXPECT_TRUE(shape.qk_norm_whole && shape.norm_after);
+  EXPECT_EQ(std::tuple(shape.window, shape.full_every, shape.window_rope_theta),
+            std::tuple(4096, 4, 500000.0));
+  EXPECT_EQ(std::pair(shape.rope_type, shape.rope_scaling_factor), std::pair(RopeType::yarn, 8.0));
+  Json written = Json::parse(hf_config_text(shape, "bfloat16"));
+  EXPECT_EQ(written.at("architectures").at(0), "Olmo3ForCausalLM");
+  EXPECT_EQ(read(written).shape, shape);
+  // As version 5 writes it.
+  written.erase("rope_scaling"), written.erase("rope_theta");
+  EXPECT_EQ(read(written).shape, shape);
+  written["rope_parameters"]["sliding_attention"]["rope_theta"] = 10000;
+  EXPECT_EQ(read(written).shape.window_rope_theta, 10000);
+  EXPECT_EQ(read(Json::parse(hf_config_text(read(written).shape, "bfloat16"))).shape, read(written).shape);
+  written["rope_parameters"]["sliding_attention"] = {{"rope_type", "linear"}, {"factor", 2}};
+  EXPECT_THAT(complaint(written), HasSubstr("rope_parameters.sliding_attention is of type \"linear\""));
+  const Json full = written["rope_parameters"]["full_attention"];
+  written["rope_parameters"] = full;
+  EXPECT_THAT(complaint(written), HasSubstr("do not say that layers with a window are not meant"));
+  json.erase("layer_types"), json.erase("sliding_window");
+  EXPECT_EQ(read(json).shape, shape) << "the class's own defaults";
+  json["sliding_window"] = nullptr;
+  EXPECT_THAT(complaint(json), HasSubstr("sliding_window is null"));
+  json["layer_types"] = full_every(1, 32);
+  EXPECT_EQ(Json::parse(hf_config_text(read(json).shape, "bfloat16")).at("architectures").at(0),
+            "Olmo2ForCausalLM")
+      << "which computes the same";
+  json["sliding_window"] = 4096, json["layer_types"][5] = "sliding_attention";
+  EXPECT_THAT(complaint(json), HasSubstr("full_attention otherwise than every nth"));
 }
 
 TEST(HfConfig, RefusesTextsThatOthersMayReadOtherwise) {

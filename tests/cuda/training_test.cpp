@@ -144,6 +144,10 @@ TEST_F(GpuTraining, NormsBehindAreNearTheCpu) {
   is_near_the_cpu("qk_norm = true\nqk_norm_whole = true\nnorm_after = true\n");
 }
 
+TEST_F(GpuTraining, WindowsOfBlocksAreNearTheCpu) {
+  is_near_the_cpu("window = 8\nfull_every = 2\nwindow_rope_theta = 500.0\n");
+}
+
 TEST_F(GpuTraining, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   end_as_one_rank({
       {2, {"shard.strategy=no_shard", "train.activation_checkpointing=selective"}, {}},

@@ -34,13 +34,14 @@ std::int64_t bytes_of(const config::ModelShape& shape, const model::Options& opt
 class Recomputed : public ::testing::TestWithParam<DType> {};
 
 TEST_P(Recomputed, EveryModeHasTheSameBits) {
-  config::ModelShape qwen3 = several(), biased = several(), olmo2 = several();
+  config::ModelShape qwen3 = several(), biased = several(), olmo2 = several(), windows = several();
   qwen3.head_dim = 20;
   qwen3.qk_norm = true;
   biased.head_dim = 10;
   biased.qkv_bias = biased.o_bias = biased.mlp_bias = true;
   olmo2.qk_norm = olmo2.qk_norm_whole = olmo2.norm_after = true;
-  for (const auto& shape : {several(), several(true), qwen3, biased, olmo2}) {
+  windows.window = 20, windows.full_every = 2, windows.window_rope_theta = 500;
+  for (const auto& shape : {several(), several(true), qwen3, biased, olmo2, windows}) {
     const TestBatch b = make_batch(shape, 2, 70, true);
     std::vector<std::vector<Floats>> gradients;
     std::vector<tensor::ExactSum> losses;

@@ -127,6 +127,19 @@ inline config::ModelShape micro_olmo2() {
   return s;
 }
 
+/// The same, with windows of three tokens in all blocks but every second one, which turn otherwise than the
+/// stretched others.
+inline config::ModelShape micro_olmo3() {
+  config::ModelShape s = micro_olmo2();
+  s.layers = 3;
+  s.window = 3;
+  s.full_every = 2;
+  s.window_rope_theta = 100;
+  s.rope_scaling_factor = 4;
+  s.rope_low_frequency = 1, s.rope_high_frequency = 8, s.rope_original_sequence = 256;
+  return s;
+}
+
 /// Values that let every path carry a gradient that can be seen: large weights, gains off one, biases off
 /// zero.
 inline MemoryWeights lively(const config::ModelShape& shape, DType type = DType::fp32, float scale = 15) {

@@ -172,7 +172,7 @@ TEST_P(TorchGolden, TwentyStepsOfAdamW) {
 INSTANTIATE_TEST_SUITE_P(Shapes, TorchGolden,
                          ::testing::Values("llama2", "llama3", "qwen2", "llama_tied", "qwen3", "nemo",
                                            "llama_biased", "linear", "dynamic", "yarn", "smollm3", "phi3",
-                                           "granite", "phi4_mini", "olmo2"),
+                                           "granite", "phi4_mini", "olmo2", "olmo3"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

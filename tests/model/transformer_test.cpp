@@ -87,7 +87,9 @@ INSTANTIATE_TEST_SUITE_P(Micro, MicroBatch,
                                            MicroBatchCase{"ABlockWithoutPositions", micro_smollm3(), true},
                                            MicroBatchCase{"Multipliers", micro_granite(), true},
                                            MicroBatchCase{"PartsOfHeadsRotated", micro_phi4(), true},
-                                           MicroBatchCase{"NormsBehind", micro_olmo2(), true}),
+                                           MicroBatchCase{"NormsBehind", micro_olmo2(), true},
+                                           MicroBatchCase{"WindowsOfBlocks", micro_olmo3(), false},
+                                           MicroBatchCase{"WindowsAndDocuments", micro_olmo3(), true}),
                          [](const auto& test) { return test.param.name; });
 
 TEST(Reference, LeavesRotationsKeptBlendedAndStretched) {

@@ -48,7 +48,8 @@ Var rope(Tape& t, Var x, const Places& places, double theta, const Stretch& stre
   return t.join_columns(parts);
 }
 
-Var attention(Tape& t, Var q, Var k, Var v, int heads, int kv_heads, const Places& places, double factor) {
+Var attention(Tape& t, Var q, Var k, Var v, int heads, int kv_heads, const Places& places, double factor,
+              i64 window) {
   const i64 size = t.value(q).cols / heads, rows = t.value(q).rows / places.sequence, n = places.sequence;
   const double scale = factor > 0 ? factor : 1 / std::sqrt(static_cast<double>(size));
   std::vector<Var> out;
@@ -60,8 +61,9 @@ Var attention(Tape& t, Var q, Var k, Var v, int heads, int kv_heads, const Place
       const Var scores = t.map(
           t.matmul_transposed(part(q, h), part(k, shared)), [=](double s) { return s * scale; },
           [=](double) { return scale; });
-      const Var p =
-          t.softmax(scores, [&](i64 i, i64 j) { return j <= i && j >= places.start_of(row * n + i); });
+      const Var p = t.softmax(scores, [&](i64 i, i64 j) {
+        return j <= i && j >= places.start_of(row * n + i) && (window == 0 || i - j < window);
+      });
       of_heads.push_back(t.matmul(p, part(v, shared)));
     }
     out.push_back(t.join_columns(of_heads));
@@ -91,11 +93,13 @@ MicroBatch run_micro_batch(const Model& model, const Tokens& inputs, const Token
   const Var ones = t.input(column);
   std::size_t next = 0;
   auto weight = [&] { return weights.at(next++); };
-  auto rotated = [&](Var x, int heads) {
+  auto rotated = [&](Var x, int heads, bool windowed) {
+    const bool own = windowed && shape.window_rope_theta > 0;
     std::vector<Var> parts;
     for (int h = 0; h < heads; ++h)
       parts.push_back(rope(t, t.columns(x, h * shape.head_size(), shape.head_size()), places,
-                           shape.rope_theta, stretch, shape.rotary_dim));
+                           own ? shape.window_rope_theta : shape.rope_theta, own ? Stretch() : stretch,
+                           shape.rotary_dim));
     return t.join_columns(parts);
   };
   auto head_normed = [&](Var v, Var gain, int heads) {
@@ -128,11 +132,13 @@ MicroBatch run_micro_batch(const Model& model, const Tokens& inputs, const Token
                      : head_normed(qkv[1], k_gain, shape.kv_heads);
     }
     const bool turns = shape.nope_every == 0 || layer % shape.nope_every != shape.nope_every - 1;
-    const Var q = turns ? rotated(qkv[0], shape.heads) : qkv[0],
-              k = turns ? rotated(qkv[1], shape.kv_heads) : qkv[1];
-    Var y = t.matmul_transposed(
-        attention(t, q, k, qkv[2], shape.heads, shape.kv_heads, places, shape.attention_multiplier),
-        weight());
+    const bool windowed =
+        shape.window > 0 && (shape.full_every == 0 || layer % shape.full_every != shape.full_every - 1);
+    const Var q = turns ? rotated(qkv[0], shape.heads, windowed) : qkv[0],
+              k = turns ? rotated(qkv[1], shape.kv_heads, windowed) : qkv[1];
+    Var y = t.matmul_transposed(attention(t, q, k, qkv[2], shape.heads, shape.kv_heads, places,
+                                          shape.attention_multiplier, windowed ? shape.window : 0),
+                                weight());
     if (shape.o_bias) y = biased(y);
     if (shape.norm_after) y = normed(y);
     x = t.add(x, scaled(y, shape.residual_multiplier));

@@ -31,9 +31,10 @@ struct Stretch {
 double rope_frequency(std::int64_t j, std::int64_t half, double theta, const Stretch&);
 /// One head: T x head_size, "rotate half" of its first `rotary` elements; 0: of all.
 Tape::Var rope(Tape&, Tape::Var x, const Places&, double theta, const Stretch& = {}, std::int64_t rotary = 0);
-/// q: T x heads * head_size, k and v: T x kv_heads * head_size, rotated already. Causal, within documents.
+/// q: T x heads * head_size, k and v: T x kv_heads * head_size, rotated already. Causal, within documents and
+/// within the last `window` tokens; 0: all.
 Tape::Var attention(Tape&, Tape::Var q, Tape::Var k, Tape::Var v, int heads, int kv_heads, const Places&,
-                    double scale = 0);
+                    double scale = 0, std::int64_t window = 0);
 /// silu(gate) * up
 Tape::Var swiglu(Tape&, Tape::Var gate, Tape::Var up);
 

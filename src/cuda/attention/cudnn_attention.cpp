@@ -151,8 +151,8 @@ const AttentionPlans& CudnnAttention::plans(AttentionPass pass, const AttentionS
   } catch (const Error& error) {
     if (!shape.documents) throw;
     throw Error(error.exit(), error.problem(), error.why(),
-                "before Hopper, cuDNN has no gradients for rows of several documents: use another GPU, or "
-                "rows of one?");
+                "before Hopper, cuDNN has no gradients for rows of several documents, or longer than the "
+                "model's window: use another GPU, or rows of one document and no longer?");
   }
 }
 

@@ -41,9 +41,10 @@ HOLDFAST_VECTOR_WIDTHS void weighted(float* sum, const float* weights, const T* 
 template <class T>
 void attend_as(const CachedAttention& a, std::int64_t task) {
   const std::int64_t row = task / a.kv_heads, kv = task % a.kv_heads, group = a.heads / a.kv_heads;
-  const std::int64_t tokens = a.key_values.rows - a.queries.rows + row + 1;
-  const std::int64_t n = a.head_size, stride = a.key_values.stride;
-  const T *keys = a.key_values.row<const T>(0) + kv * n, *values = keys + a.kv_heads * n;
+  const std::int64_t end = a.key_values.rows - a.queries.rows + row + 1;
+  const std::int64_t first = a.window > 0 ? std::max<std::int64_t>(0, end - a.window) : 0;
+  const std::int64_t tokens = end - first, n = a.head_size, stride = a.key_values.stride;
+  const T *keys = a.key_values.row<const T>(first) + kv * n, *values = keys + a.kv_heads * n;
   std::vector<float> scores(tokens), sum(as_size(n));
   for (std::int64_t head = kv * group; head < (kv + 1) * group; ++head) {
     scores_of(scores.data(), a.queries.row<const T>(row) + head * n, keys, stride, tokens, n,

@@ -15,6 +15,7 @@ struct CachedAttention {
   Mat out;              ///< T x heads * head_size
   int heads = 1, kv_heads = 1, head_size = 2;
   float scale = 0;  ///< of scores; 0: head_size^-1/2
+  int window = 0;   ///< a query sees so many keys, its own among them; 0: all before it
 };
 
 /// One query row and the query heads of one key/value head, from 0 to T * kv_heads - 1: a piece of work that

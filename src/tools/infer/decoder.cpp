@@ -67,6 +67,9 @@ struct Decoder::State final : model::Matrices {
     using enum Activation;
     plan(cosine, DType::fp32, positions, shape.rotary_size() / 2);
     plan(sine, DType::fp32, positions, shape.rotary_size() / 2);
+    if (shape.window_rope_theta > 0)
+      for (const Activation table : {window_cosine, window_sine})
+        plan(table, DType::fp32, positions, shape.rotary_size() / 2);
     plan(output_rms, DType::fp32, 1, max_rows);
     plan(output, type(), batch, shape.width);
     for (const Activation what : {input, branch}) plan(what, type(), max_rows, shape.width);
@@ -78,7 +81,9 @@ struct Decoder::State final : model::Matrices {
     }
     for (Place* of_texts : {&last, &last_added}) *of_texts = planned(type(), batch, shape.width);
     arena.commit();
-    kernels::rope_table(whole(cosine), whole(sine), shape.rope_theta, model::rope_scaling_of(shape));
+    model::fill_rope_table(whole(cosine), whole(sine), shape, false);
+    if (shape.window_rope_theta > 0)
+      model::fill_rope_table(whole(window_cosine), whole(window_sine), shape, true);
   }
 
   static model::Options options_of(DType type) {
@@ -112,13 +117,15 @@ struct Decoder::State final : model::Matrices {
   }
   std::byte* workspace() override { return nullptr; }
 
-  void rope(std::span<const Part> parts, Mat qkv);
-  void attention(int layer, std::span<const Part> parts, Mat qkv, Mat out);
+  void rope(std::span<const Part> parts, const config::BlockOp& op);
+  void attention(int layer, std::span<const Part> parts, const config::BlockOp& op);
   void pass(std::span<const std::int32_t> tokens, std::span<const Part> parts, bool prompt);
   void head(std::span<const Part> parts, Mat logits);
 };
 
-void Decoder::State::rope(std::span<const Part> parts, Mat qkv) {
+void Decoder::State::rope(std::span<const Part> parts, const config::BlockOp& op) {
+  const Mat qkv = at(op.out), cosine = whole(model::cosine_of(shape, op)),
+            sine = whole(model::sine_of(shape, op));
   for (const Part& part : parts) {
     const std::int64_t length = part.text->length();
     kernels.rope(stream, {qkv.rows_at(part.first, part.rows),
@@ -126,21 +133,22 @@ void Decoder::State::rope(std::span<const Part> parts, Mat qkv) {
                           shape.kv_heads,
                           shape.head_size(),
                           static_cast<int>(part.rows),
-                          whole(Activation::cosine).rows_at(length, part.rows),
-                          whole(Activation::sine).rows_at(length, part.rows),
+                          cosine.rows_at(length, part.rows),
+                          sine.rows_at(length, part.rows),
                           {},
                           false});
   }
 }
 
-void Decoder::State::attention(int layer, std::span<const Part> parts, Mat qkv, Mat out) {
+void Decoder::State::attention(int layer, std::span<const Part> parts, const config::BlockOp& op) {
+  const Mat qkv = at(op.in), out = at(op.out);
   std::vector<CachedAttention> calls;
   for (const Part& part : parts) {
     const Mat own = qkv.rows_at(part.first, part.rows);
     part.text->append(layer, own.cols_at(shape.query_width(), 2 * shape.key_width()));
     calls.push_back({own, part.text->rows(layer, part.text->length() + part.rows),
                      out.rows_at(part.first, part.rows), shape.heads, shape.kv_heads, shape.head_size(),
-                     static_cast<float>(shape.attention_multiplier)});
+                     static_cast<float>(shape.attention_multiplier), op.windowed ? shape.window : 0});
   }
   const std::int64_t tasks_of_row = shape.kv_heads;
   spread(rows * tasks_of_row, [&](std::int64_t task) {
@@ -162,9 +170,9 @@ void Decoder::State::pass(std::span<const std::int32_t> tokens, std::span<const 
     const model::BlockWeights& w = blocks[as_size(layer)];
     for (const config::BlockOp& op : ops[as_size(layer)])
       if (op.kind == Kind::rope)
-        rope(parts, at(op.out));
+        rope(parts, op);
       else if (op.kind == Kind::attention)
-        attention(layer, parts, at(op.in), at(op.out));
+        attention(layer, parts, op);
       else if (op.kind == Kind::linear && !prompt)
         multiply_rows(at(op.out), at(op.in), w.linear(op.role).weight, w.linear(op.role).bias);
       else

@@ -40,7 +40,7 @@ double expected(const Model& model, const Tokens& tokens, int count, int label) 
 
 TEST(Decoder, ComputesTheModelTokenByToken) {
   for (const auto& shape : {micro(), micro_llama3(), micro_qwen(), micro_qwen3(), micro_biased(),
-                            micro_smollm3(), micro_granite(), micro_phi4(), micro_olmo2()})
+                            micro_smollm3(), micro_granite(), micro_phi4(), micro_olmo2(), micro_olmo3()})
     for (const DType type : {DType::fp32, DType::bf16}) {
       Model model(shape, type);
       const double tolerance = type == DType::fp32 ? 2e-4 : 0.15;
