@@ -90,10 +90,11 @@ job_gone() { [[ -z $(mini exec squeue -h -j "$1" -t RUNNING,PENDING -o %T 2>/dev
 # slurmctld saves its state every 5 s; what it has not saved is lost when it is killed, a job's id and start too.
 # slurm_saved_since FILE: it has saved it since that file was written.
 slurm_saved_since() { [[ $dir/slurmctld/state/job_state -nt $1 ]]; }
-# The newest events and log lines of a run, for the output of a test that failed.
+# The newest log lines and events of a run, for the output of a test that failed: first what its agents say.
 show_record() {
-  events "$1" | cut -c1-300 | tail -n 40
-  tail -n 5 "$home/$1"/logs/*.log "$home/$1"/logs/attempt-*/*.log 2>/dev/null | tail -n 60
+  tail -n 12 "$home/$1"/logs/agent-*.log 2>/dev/null | cut -c1-300
+  tail -n 5 "$home/$1"/logs/job-*.log "$home/$1"/logs/attempt-*/*.log 2>/dev/null | tail -n 40 | cut -c1-300
+  events "$1" | jq -c 'select(.event | test("checkpoint") | not)' | cut -c1-300 | tail -n 20
 }
 # The same as comments of TAP, when a check has failed since the last call.
 show_failure() { ((failed == before_failed)) || { show_record "$run" | sed 's/^/# /'; before_failed=$failed; }; }
