@@ -72,10 +72,12 @@ void read_windows(const ForeignJson& in, const HfFamily& family, ModelShape& sha
                     (in.flag("use_sliding_window", false) && !in.get("layer_types").is_null());
   const auto full_every = full_every_of(slides);
   if (family.window_rope && !full_every) in.refuse("layer_types has full_attention otherwise than every nth");
-  if (full_every && said && (width < shape.max_sequence || family.window_rope))
-    shape.window = width.get<int>(), shape.full_every = *full_every;
-  else
+  if (full_every && said && (width < shape.max_sequence || family.window_rope)) {
+    shape.window = width.get<int>();
+    shape.full_every = *full_every;
+  } else {
     shape.max_sequence = std::min(width.get<int>(), shape.max_sequence);
+  }
 }
 
 /// By which YaRN multiplies sines and cosines where nobody says it.

@@ -23,7 +23,8 @@ TEST(ModelFlops, CountsProductsAndAttention) {
 /// Of 100 tokens with a window of 20, 36 % of what they attend to without one, in one of two blocks.
 TEST(ModelFlops, WindowsHideKeys) {
   ModelShape shape;
-  shape.window = 20, shape.full_every = 2;
+  shape.window = 20;
+  shape.full_every = 2;
   EXPECT_DOUBLE_EQ(token_flops(shape, 100).palm, 6 * products + attention_of_100 / 2 * 1.36);
   EXPECT_DOUBLE_EQ(token_flops(shape, 10).palm, 6 * products + attention_of_100 / 10) << "no longer than it";
 }

@@ -40,7 +40,9 @@ TEST_P(Recomputed, EveryModeHasTheSameBits) {
   biased.head_dim = 10;
   biased.qkv_bias = biased.o_bias = biased.mlp_bias = true;
   olmo2.qk_norm = olmo2.qk_norm_whole = olmo2.norm_after = true;
-  windows.window = 20, windows.full_every = 2, windows.window_rope_theta = 500;
+  windows.window = 20;
+  windows.full_every = 2;
+  windows.window_rope_theta = 500;
   for (const auto& shape : {several(), several(true), qwen3, biased, olmo2, windows}) {
     const TestBatch b = make_batch(shape, 2, 70, true);
     std::vector<std::vector<Floats>> gradients;

@@ -136,7 +136,8 @@ inline config::ModelShape micro_olmo3() {
   s.full_every = 2;
   s.window_rope_theta = 100;
   s.rope_scaling_factor = 4;
-  s.rope_low_frequency = 1, s.rope_high_frequency = 8, s.rope_original_sequence = 256;
+  s.rope_high_frequency = 8;
+  s.rope_original_sequence = 256;
   return s;
 }
 
