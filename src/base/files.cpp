@@ -208,12 +208,16 @@ void replace_atomically(const fs::path& path, std::string_view text, unsigned mo
 }
 
 bool create_exclusively(const fs::path& path, std::string_view text, unsigned mode) {
-  const int raw = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-  if (raw < 0 && errno == EEXIST) return false;
-  if (raw < 0) throw system_error("cannot create " + path.string(), errno);
-  const Fd fd(raw);
-  append_all(fd.get(), text, path);
-  sync(fd.get(), path);
+  const Fd fd(open_at_once(path, O_WRONLY | O_CREAT | O_EXCL, mode));
+  if (!fd && errno == EEXIST) return false;
+  if (!fd) throw system_error("cannot create " + path.string(), errno);
+  try {
+    append_all(fd.get(), text, path);
+    sync(fd.get(), path);
+  } catch (const Error&) {
+    ::unlink(path.c_str());  // nobody else would, and its name would be taken
+    throw;
+  }
   sync_folder(path.has_parent_path() ? path.parent_path() : ".");
   return true;
 }

@@ -70,7 +70,7 @@ fs::path name_aside(const fs::path& path);
 /// new one.
 void replace_atomically(const fs::path& path, std::string_view text, unsigned mode = for_group);
 /// Creates the file if and only if it does not exist (O_EXCL), fsyncs file and folder; false when it already
-/// exists.
+/// exists. What cannot be written is removed again.
 bool create_exclusively(const fs::path& path, std::string_view text, unsigned mode = for_group);
 /// Takes from a folder whatever others may do with it, what its group may beside reading, and what the umask
 /// would take from a new one. Nobody gains a right.

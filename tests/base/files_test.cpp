@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -230,6 +231,25 @@ TEST(Look, HasThreeAnswers) {
       "cannot look at " + (folder / "other").string() + " (Permission denied)");
   ::chmod(folder.c_str(), 0700);
   std::filesystem::remove_all(folder);
+}
+
+/// A full disk, played by a limit of the file's size.
+TEST(Files, WhatCannotBeWrittenIsNotCreated) {
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("holdfast-exclusive-" + std::to_string(::getpid()));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto ignored = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{4, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(create_exclusively(file, "more than that"), Error);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, ignored);
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_TRUE(create_exclusively(file, "more than that"));
+  EXPECT_FALSE(create_exclusively(file, "again"));
+  EXPECT_EQ(read_text(file), "more than that");
+  std::filesystem::remove(file);
 }
 
 }  // namespace
