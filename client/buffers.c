@@ -251,12 +251,16 @@ static int64_t copied_step(void) {
   return read == 2 && attempt == own.place.attempt ? copied : -1;
 }
 
+/* The lock is not held while it waits: other threads may go on with their buffers. */
 void hfc_wait_for_copy(int64_t step) {
   static int said;
   const struct timespec pause = {0, 1000000};
   if (!own.place.copied) return;
   int64_t copied = copied_step();
-  if (copied == own.silent_at) return;
+  pthread_mutex_lock(&lock);
+  const int silent = copied == own.silent_at;
+  pthread_mutex_unlock(&lock);
+  if (silent) return;
   const int64_t limit = now_ms() + own.place.patience_ms;
   int polls = 0;
   for (; copied < step && now_ms() < limit; ++polls) {
@@ -265,9 +269,12 @@ void hfc_wait_for_copy(int64_t step) {
     copied = copied_step();
   }
   if (polls > 0) own.place.waits(0);
+  pthread_mutex_lock(&lock);
   own.silent_at = copied < step ? copied : INT64_MIN;
-  if (copied >= step || said) return;
-  said = 1;
+  const int says = copied < step && !said;
+  said |= says;
+  pthread_mutex_unlock(&lock);
+  if (!says) return;
   fprintf(stderr,
           "holdfast: the agent has not copied the buffers of step %lld to another node for %d s (its log may "
           "say why). This rank goes on, and waits no more until it copies again.\n",

@@ -45,9 +45,9 @@ std::optional<std::string> read_script_of_job(std::string_view out, JobId id);
 std::optional<OwnJob> read_queued_job(std::string_view out, JobId id);
 /// Live jobs of this user; lines that cannot be read are left out.
 std::vector<OwnJob> read_own_jobs(std::string_view out);
-/// Of the steps of a job, those with this name, as SLURM numbers them: "17.3".
 /// PIDs, the first column of a table with a heading.
 std::set<int> read_processes(std::string_view out);
+/// Those steps of a job that have this name, as SLURM numbers them: "17.3".
 std::vector<std::string> read_steps_named(std::string_view out, std::string_view name);
 /// The constraints of a job.
 struct JobConstraints {

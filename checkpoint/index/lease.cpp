@@ -74,19 +74,18 @@ Leases leases_in(const fs::path& checkpoints) {
   return out;
 }
 
-/// Retention that has looked for leases before this one was there has put its trash up first: waits until it
-/// has taken the step, or left it. Trash that stays is of somebody who died.
-void wait_for_retention(const fs::path& step_dir, std::int64_t step) try {
+}  // namespace
+
+void wait_for_retention(const fs::path& checkpoints, std::int64_t step) try {
   constexpr seconds patience{10};
   constexpr std::chrono::milliseconds pause{20};
+  const fs::path step_dir = committed_path(checkpoints, step);
   for (const Deadline over = Deadline::in(patience);
-       !over.passed() && files::is_there(step_dir) && has_trash(step_dir.parent_path(), step);)
+       !over.passed() && files::is_there(step_dir) && has_trash(checkpoints, step);)
     std::this_thread::sleep_for(pause);
 } catch (const Error&) {
   // What cannot be listed cannot be read either, and its reader says so.
 }
-
-}  // namespace
 
 /// Shared by the lease and its thread, which may outlive it on storage that hangs.
 struct Lease::Renewal {
@@ -124,7 +123,7 @@ Lease::Lease(const fs::path& step_dir, std::chrono::milliseconds renewed_every) 
     files::append_all(files::open(renewal->path, O_WRONLY | O_CREAT | O_EXCL).get(), holder(), renewal->path);
     std::thread([renewal] { renewal->run(); }).detach();
     renewal_ = std::move(renewal);
-    wait_for_retention(folder, name.step);
+    wait_for_retention(folder.parent_path(), name.step);
   } catch (const std::exception& error) {
     why_not_ = fmt::format("no lease can be held on {} ({}): its run may remove it while it is read",
                            step_dir.string(), error.what());

@@ -56,6 +56,10 @@ std::optional<LeasedCheckpoint> lease_newest(const fs::path& checkpoints);
 /// Steps in the folder with a lease that has not expired. Throws Error when that cannot be told: then nothing
 /// may be removed.
 std::set<std::int64_t> leased_steps(const fs::path& checkpoints);
+/// For who has just asked for a step to stay, by a lease or a pin: retention that had looked for these before
+/// has put its trash up first, and may be about to take the step. Returns when it has taken the step or left
+/// it, after ten seconds at most: trash that stays is of somebody who died.
+void wait_for_retention(const fs::path& checkpoints, std::int64_t step);
 /// Removes the files of leases that have expired.
 void sweep_leases(const fs::path& checkpoints);
 

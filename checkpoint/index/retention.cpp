@@ -372,6 +372,7 @@ bool pin(const fs::path& checkpoints, std::int64_t step) {
   };
   refuse_missing();
   if (!files::create_exclusively(pin_path(checkpoints, step), "")) return false;
+  wait_for_retention(checkpoints, step);
   try {
     refuse_missing();  // retention may have been on its way
   } catch (...) {

@@ -178,8 +178,13 @@ class Verifier {
     if (!S_ISREG(seen.st_mode) || seen.st_size != info.bytes)
       return problem(info.file + ": it has " + std::to_string(seen.st_size) + " bytes, not " +
                      std::to_string(info.bytes));
-    if (xxh3_128(files::read_text(path, {.limit = files::no_limit})) != info.xxh3)
-      return problem(info.file + ": it does not match its checksum");
+    try {
+      if (xxh3_128(files::read_text(path, {.limit = files::no_limit})) != info.xxh3)
+        return problem(info.file + ": it does not match its checksum");
+    } catch (const Error& e) {
+      result_.unreadable = true;
+      return problem(e.what());
+    }
     result_.bytes += info.bytes;
     openable_.push_back(info.file);
   }

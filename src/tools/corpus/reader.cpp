@@ -189,7 +189,7 @@ void Reader::note(std::uint64_t line, std::uint64_t begin, const std::string& wh
   ++counts_.broken;
   if (ranges_[range_].left_out++ == 0) first_why_ = "line " + std::to_string(line) + ": " + why;
   const Range& range = part_[range_];
-  if (settings_.strict) {
+  if (settings_.strict && line > 0) {  // not of a whole file: --skip-bad-files has decided
     const auto& path = inputs_[range.input].path;
     const std::uint64_t before = range.begin > 0 ? lines_before(path, begin) + 1 : line;
     throw Error(Exit::usage,

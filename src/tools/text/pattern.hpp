@@ -63,8 +63,8 @@ class Pattern {
  public:
   static constexpr std::size_t none = -1;
 
-  /// Error (usage) that names what it does not understand; also when the pattern can match no text at all
-  /// (""), with which nothing can be cut.
+  /// Error (usage) that names what it does not understand; also when the pattern can match the empty text,
+  /// with which nothing can be cut.
   explicit Pattern(std::string_view expression);
   /// One that matches `text` and nothing else.
   static Pattern literal(std::string_view text);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <thread>
 
+#include "checkpoint/index/retention.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/files.hpp"
 #include "tests/checkpoint/fixture.hpp"
@@ -117,6 +118,19 @@ TEST_F(Leases, whoComesWhileAStepIsRemovedWaitsForItsEnd) {
   });
   EXPECT_THROW(lease_checkpoint(step), Unreadable) << "the step was gone when the lease was there";
   slow.join();
+}
+
+TEST_F(Leases, whoPinsAStepThatIsRemovedIsToldSo) {
+  save(1);
+  const fs::path step = committed_path(folder_.path(), 1), trash = make_trash(folder_.path(), 1);
+  std::thread slow([&] {
+    while (!fs::exists(pin_path(folder_.path(), 1))) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    fs::rename(step, trash);
+  });
+  EXPECT_THROW(pin(folder_.path(), 1), Error);
+  slow.join();
+  EXPECT_FALSE(fs::exists(pin_path(folder_.path(), 1)));
 }
 
 /// What every reader has opened, it reads to its end, in the bits of one step.

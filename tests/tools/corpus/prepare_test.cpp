@@ -245,8 +245,11 @@ TEST_F(CorpusTest, files_that_are_no_text_are_refused) {
   put("b.png", std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16));
   EXPECT_THAT(refusal(), HasSubstr("b.png (it has bytes of 0: it is no text, or in UTF-16)"));
   settings_.skip_bad_files = true;
-  EXPECT_EQ(run()["broken_lines"][0]["line"], 0);
-  EXPECT_THAT(documents(), ElementsAre("<text>"));
+  for (const bool strict : {false, true}) {
+    settings_.strict = strict;
+    EXPECT_EQ(run()["broken_lines"][0]["line"], 0) << "it is left out, and ends nothing";
+    EXPECT_THAT(documents(), ElementsAre("<text>"));
+  }
 }
 
 TEST_F(CorpusTest, documents_longer_than_a_row) {
