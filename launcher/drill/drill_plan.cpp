@@ -16,6 +16,8 @@ namespace {
 using config::Entry;
 using config::Value;
 
+constexpr double longest_s = 86400;
+
 [[noreturn]] void refuse(const std::string& where, const std::string& problem, const std::string& hint = {}) {
   throw Error(Exit::usage, problem, where, hint);
 }
@@ -39,8 +41,9 @@ NumberRange range_in(std::string_view text, const std::string& where) {
 
 double seconds_in(std::string_view text, const std::string& where) {
   const auto value = number_in<double>(text);
-  if (!value || !(*value >= 0) || *value > 86400)
-    refuse(where, fmt::format("'{}' is not a number of seconds", text), "From 0 to 86400");
+  if (!value || !(*value >= 0) || *value > longest_s)
+    refuse(where, fmt::format("'{}' is not a number of seconds", text),
+           fmt::format("From 0 to {}", longest_s));
   return *value;
 }
 
@@ -95,6 +98,13 @@ class Fields {
              fmt::format("From {} to {}", low, high));
     return value.value_or(usual);
   }
+  double seconds(const std::string& key, double usual) {
+    const auto value = take<double>(key);
+    if (value && !(*value > 0 && *value <= longest_s))
+      refuse(where(), fmt::format("{} = {} is out of range", key, *value),
+             fmt::format("Above 0, up to {}", longest_s));
+    return value.value_or(usual);
+  }
   void nothing_left() const {
     if (entries_.empty()) return;
     const auto& [key, entry] = *entries_.begin();
@@ -132,7 +142,7 @@ DrillCase read_case(const config::Document& document, int element, const DrillPl
   c.repeat = static_cast<int>(fields.whole("repeat", 1, 1, 1000));
   c.max_lost = static_cast<int>(fields.whole("max_lost", 1, 0, 1000000));
   c.draw = static_cast<int>(fields.whole("draw", 0, 0, 100000));
-  c.limit_s = fields.take<double>("limit_s").value_or(drill.limit_s);
+  c.limit_s = fields.seconds("limit_s", drill.limit_s);
   if (const auto gap = fields.take<std::string>("gap")) c.gap = range_in(*gap, fields.where());
   int stated = 0;
   for (const auto& planned : c.faults) stated = std::max(stated, planned.fault->exit_code);
@@ -227,7 +237,7 @@ DrillPlan read_drill(const config::Document& document) {
   drill.name = fields.take<std::string>("name").value_or(drill.name);
   drill.job = fields.take<std::string>("job").value_or("");
   drill.seed = static_cast<std::uint64_t>(fields.whole("seed", 1, 0, INT64_MAX));
-  drill.limit_s = fields.take<double>("limit_s").value_or(drill.limit_s);
+  drill.limit_s = fields.seconds("limit_s", drill.limit_s);
   drill.set = fields.take<std::vector<std::string>>("set").value_or(std::vector<std::string>{});
   fields.nothing_left();
   int count = 0;

@@ -206,6 +206,7 @@ void AgentSteps::split_later(const std::vector<std::string>& nodes, int status) 
             status);
   shared_steps_[nodes.front()].again = loop_.after(first_pause, [this, nodes, ended = steady_seconds()] {
     const auto keep = std::move(shared_steps_[nodes.front()].again);
+    if (!starts_) return;
     std::vector<std::string> missing;
     for (const auto& node : nodes)
       if (const Step& now = steps_[node];
@@ -231,7 +232,7 @@ void AgentSteps::start_later(const std::string& node, int status) {
     Step& now = steps_[node];
     const auto keep = std::move(now.again);
     // The agent of an earlier step may have answered meanwhile.
-    if (!now.watch.reached_within(steady_seconds() - ended, steady_seconds())) start({node});
+    if (starts_ && !now.watch.reached_within(steady_seconds() - ended, steady_seconds())) start({node});
   });
   step.pause = std::min(step.pause * 2, heard_ ? longest_pause : longest_pause_at_first);
 }

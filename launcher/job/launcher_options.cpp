@@ -176,6 +176,7 @@ void take_file(LauncherCommand& out, const Launcher& launcher, const std::string
         has(std::string(means.text.substr(0, means.text.find('='))).c_str()))
       return;
     if ((means.fate == Fate::nodes && out.nodes) || (means.fate == Fate::total && out.total)) return;
+    if (means.fate == Fate::gpus && has("CUDA_VISIBLE_DEVICES")) return;
     take_option(out, launcher, means, fmt::format("{} of {}", key, path), value);
   };
   use("mixed_precision", "mixed-precision");

@@ -227,14 +227,14 @@ Growths OutsideLook::Before::look(const RunDir& run, const std::string& node, co
   }
   Growths out;
   out.at = steady_seconds();
-  const std::int64_t over_rdma = growth_since(rdma, rdma_bytes(sys)),
-                     over_nvlinks = growth_since(nvlinks, std::move(nvlinks_now));
   std::vector<RunProcess> processes;
   try {
     processes = processes_of(run, node);
   } catch (const Error&) {
-    return out;
+    return out;  // what has grown counts in the next look, whose time begins with the last one that succeeded
   }
+  const std::int64_t over_rdma = growth_since(rdma, rdma_bytes(sys)),
+                     over_nvlinks = growth_since(nvlinks, std::move(nvlinks_now));
   if (const double before = std::exchange(at, out.at); before > 0) out.seconds = out.at - before;
   auto payload_now = tcp_payload();
   for (const auto& place : watched) {

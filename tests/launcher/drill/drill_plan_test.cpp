@@ -109,6 +109,8 @@ TEST(Drill, SaysWhereAndWhatIsWrong) {
               AllOf(HasSubstr("c.toml:3"), HasSubstr("Did you mean repeat?")));
   EXPECT_THAT(complaint(fine + "repeat = 0\n"), HasSubstr("out of range"));
   EXPECT_THAT(complaint(fine + "repeat = \"3\"\n"), HasSubstr("wrong type"));
+  for (const char* limit : {"-1", "0", "nan", "1e9"})
+    EXPECT_THAT(complaint(fine + "limit_s = " + limit + "\n"), HasSubstr("limit_s = ")) << limit;
   EXPECT_THAT(complaint(fine + "gap = \"9-3\"\n"), HasSubstr("not a range"));
   EXPECT_THAT(complaint(fine + fine), HasSubstr("two cases are called node_killed"));
   EXPECT_THAT(complaint(fine + "name = \"../x\"\n"), HasSubstr("cannot be the name"));

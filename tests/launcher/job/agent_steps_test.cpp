@@ -167,5 +167,16 @@ TEST_F(AgentStepsTest, NothingIsStartedInAJobThatEnds) {
   EXPECT_EQ(cluster.started.size(), 1U);
 }
 
+TEST_F(AgentStepsTest, WhatWasToBeStartedLaterIsNotStartedInAJobThatEnds) {
+  ShellCluster cluster("exit 1", "true");
+  auto& running = steps(cluster, {"n1", "n2"});
+  const auto halves = loop.every(Millis(20), [&] {
+    if (cluster.started.size() == 3) running.start_no_more();
+  });
+  const auto pause = loop.after(Millis(2500), [this] { loop.stop(); });
+  loop.run();
+  EXPECT_THAT(cluster.started, ElementsAre(Nodes{"n1", "n2"}, Nodes{"n1"}, Nodes{"n2"}));
+}
+
 }  // namespace
 }  // namespace holdfast::launcher

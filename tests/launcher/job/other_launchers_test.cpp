@@ -202,6 +202,12 @@ TEST(OtherLaunchers, ReadTheFileOfAccelerate) {
   take_launcher(loaded, with({{"mine.yaml", text}}));
   EXPECT_EQ(loaded.config.cluster.ranks_per_node, 1);
   EXPECT_THAT(loaded.config.rank.environment, ElementsAre("ACCELERATE_MIXED_PRECISION=no"));
+  std::string some = text;
+  some.replace(some.find("gpu_ids: all"), 12, "gpu_ids: 0,1");
+  loaded = job("accelerate launch --gpu_ids 2,3 --num_machines 1 train.py");
+  take_launcher(loaded, with({{usual, some}}));
+  EXPECT_THAT(loaded.config.rank.environment, testing::Contains("CUDA_VISIBLE_DEVICES=2,3"));
+  EXPECT_THAT(loaded.config.rank.environment, testing::Not(testing::Contains("CUDA_VISIBLE_DEVICES=0,1")));
   const std::string fsdp = "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n";
   EXPECT_THAT(refusal("accelerate launch train.py", {}, with({{usual, fsdp}})),
               AllOf(HasSubstr("distributed_type of " + usual), HasSubstr("it is FSDP")));
