@@ -1,3 +1,15 @@
+/* At every moment one generation is the newest, and a program writes into the other one. A cycle begins with
+ * the first hf_buffer() after a seal: begin_to_write() locks that generation against the agent's mover (and
+ * goes on without the lock after `patience_ms`), and removes its seal. Each call then maps the file of one
+ * buffer. hfc_seal() requires that each known buffer was asked for in this cycle; it writes their checksums
+ * into a new file, renames that to "seal", and unlocks. A process that dies before that rename leaves the
+ * other generation sealed, as it was.
+ *
+ * hfc_load() maps a buffer of the state from which the attempt starts, for reading only. If its checksum is
+ * wrong, the seal is renamed to "damaged", and no later attempt starts from this generation as it is.
+ *
+ * hfc_buffer(), hfc_seal() and hfc_load() hold the lock. hfc_wait_for_copy(), which may wait for
+ * `patience_ms`, holds it only while it looks at what it remembers. */
 #include "buffers.h"
 
 #include <errno.h>
@@ -251,7 +263,6 @@ static int64_t copied_step(void) {
   return read == 2 && attempt == own.place.attempt ? copied : -1;
 }
 
-/* The lock is not held while it waits: other threads may go on with their buffers. */
 void hfc_wait_for_copy(int64_t step) {
   static int said;
   const struct timespec pause = {0, 1000000};

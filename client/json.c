@@ -1,3 +1,13 @@
+/* Reading works on the line itself: a reader is the place and the end of what is left, nothing is allocated,
+ * and nothing behind the end is read. find() goes through the fields of the outermost object until it stands
+ * before the value of the wanted one, and skip_value() passes over the others, objects and lists up to 32
+ * deep. What stands behind that value is not looked at, and of a field that comes twice the first counts.
+ *
+ * A function for one type then reads the value. It returns 0 for a line or a value that it cannot read, and
+ * the caller treats the message as one without this field.
+ *
+ * Writing is hfc_json_quote() alone: it puts a '?' for each byte that belongs to no UTF-8 character, so that
+ * every text gives valid JSON. */
 #include "json.h"
 
 #include <string.h>

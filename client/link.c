@@ -1,3 +1,12 @@
+/* hfc_connect() opens the socket of the agent and calls shake(). The agent sends its versions and a nonce.
+ * This side answers with rank, attempt, a nonce of its own and a proof, which is the MAC of both nonces under
+ * the key of the rank; the agent must send a proof in return. After that both know the same session key. A
+ * failure up to here closes the connection, with a sentence for the user in `why`.
+ *
+ * From then on each line ends with a seal: the MAC, under the session key, of the direction, a running number
+ * and the text. A line that is altered, lost or sent twice thus ends the connection. hfc_read() collects what
+ * has arrived without waiting, and hfc_next() gives out one line at a time. Both only report that a
+ * connection is of no use any more; the caller then calls hfc_disconnect() and connects again. */
 #include "link.h"
 
 #include <errno.h>

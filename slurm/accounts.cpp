@@ -1,3 +1,12 @@
+// accounts_of() asks at most four questions, each of which depends on the answer before it. The settings of
+// SLURM say whether jobs need an association and whether limits are enforced; where no association is needed,
+// nothing more is asked. Then slurmctld lists the user's associations and those of accounts: the user's
+// accounts, their limits, and in add_shared() the group limits of these accounts and of all accounts above
+// them. Last, accounting is asked for the QOS that the user may name, and for their limits where these are
+// enforced.
+//
+// A question that fails adds a sentence to `unknown` and ends those that rest on it; what is known by then is
+// returned. Limits are kept by sacctmgr's names; limit_names translates scontrol's.
 #include "slurm/accounts.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,13 @@
+// script_text() fills `script_format`; with a bundle it adds `unpack_format`, which brings the programs to
+// each node, and `clean_text`. The script starts `holdfast run` and passes signals on. It starts it again
+// when it was killed or not found, until the sixth such end in a row within a minute each. On exit code 75 it
+// requeues the job where `holdfast run` has not; with every other code it ends.
+//
+// submit_arguments() makes the arguments of sbatch. The user's own come last and go through joined(), which
+// joins each option with its value and refuses every option in `owned`. check_path() refuses a path that
+// would not reach the job unchanged. notice_for(), shortest_limit() and limit_in() calculate with the time
+// limit. take_time() and waits_for_one_of() read options as joined() returns them. step_from_place() is for a
+// job with a bundle: on each node, a step checks the unpacked programs before it starts one.
 #include "slurm/batch_script.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,14 @@
+// Nearly every call has the same four steps: the command line comes from commands.hpp, ask() runs it within
+// the limit, a failure becomes an Error by refuse() unless it means an unknown job and that is an answer, and
+// replies.hpp reads what was printed. Nothing is tried a second time; the exit code of the Error says whether
+// that may help.
+//
+// Two calls differ. A submission without an answer is OutcomeUnknown, since the job may exist. A requeue that
+// fails for a reason that SLURM does not name calls ping() to learn whether there is a controller.
+//
+// called() says how scontrol and scancel name a job, since a task of a job array has another name than its
+// number. It takes the environment, then names_, then SLURM; names_ is the only state here. Calls that may
+// run while SLURM ends the processes of the job block SIGTERM (while_the_job_ends).
 #include "slurm/cluster_cli.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,14 @@
+// From top to bottom: versions and states, the replies of squeue, sinfo and scontrol, and the error texts of
+// all tools. fields_of() cuts a line at its bars into a fixed number of fields, the last of which is free
+// text that may contain bars.
+//
+// A line that cannot be read is an Error where a decision rests on the reply (the number of a new job, the
+// state of one job, the nodes), and is left out of the other lists. A state of a job that is not known counts
+// as running, and a state of a node that is not known as unusable.
+//
+// kind_of_failure() compares an error text with three lists, in this order: what passes by itself, what the
+// user has written wrong, and what the cluster does not have. A text that is in none of them ends with usage
+// if it calls something invalid, else with runtime. A new text of SLURM belongs into one of the lists.
 #include "slurm/replies.hpp"
 
 #include <algorithm>

@@ -1,3 +1,14 @@
+// probe_site() cannot do without a version, partitions and nodes: if one of these questions fails, it throws.
+// Settings, topology and MPI plugins are asked for after them, and a failure there is only a sentence in
+// `unknown`.
+//
+// The functions that read replies leave out a line that they cannot read. SLURM prints a partition once for
+// each state of its nodes, and a node once for each of its partitions; both are put together here, and the
+// nodes of a partition are sorted by number (dgx2 before dgx10). Older releases print the MPI plugins on
+// stderr, so mpi_plugins() reads both outputs.
+//
+// lack_of_nodes() and asked_partitions() judge a job before it is submitted. Whatever they cannot tell is no
+// reason to refuse it.
 #include "slurm/site.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,14 @@
+// A plan is made in three steps: which tensors and in which types, in which order, and at which offset each
+// of them lies. No tensor is read and no file is written here; a plan that would be wrong is an Error.
+//
+// In a safetensors file the wide types come first, so that no tensor needs padding, and the offsets follow
+// from the length of the header. For files of HDF5, lay_out_hdf5() lets HDF5 make the file in memory, with
+// datasets that are allocated and never filled, and reads metadata and offsets off it. If HDF5 had to put
+// metadata behind the data, the layout is tried again with more room before it, twelve times at most.
+//
+// plan_polyglot() reserves a user block before the metadata in the same way, and then writes the safetensors
+// header into it. It checks that no gap lies between two tensors, which HDF5 may leave and safetensors
+// forbids.
 #include "checkpoint/exchange/export.hpp"
 
 #include <algorithm>

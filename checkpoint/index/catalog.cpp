@@ -1,3 +1,14 @@
+// All decisions here are made by names. parse_name() accepts a name only if print_name() would write exactly
+// that one, so that a file of anybody else is never taken for one of Holdfast's. A manifest is read only
+// where somebody asks for the condition of a checkpoint.
+//
+// sound_manifest() and sound_condition() read it, compare its step with the folder's and the sizes of files
+// with those on disk, and throw what they find. condition_of() makes a value of that. The searches for the
+// newest sound checkpoint go on to an older one only where the newer is proven damaged, or, for a folder of
+// any kind, written again; every other Error ends them.
+//
+// A folder is removed in two steps: it is renamed to a trash name, and emptied only then. A process that is
+// killed between the two leaves trash, which a later sweep removes.
 #include "checkpoint/index/catalog.hpp"
 
 #include <sys/stat.h>

@@ -1,3 +1,15 @@
+// add() takes one vote after the other. The first "no", or the first vote that is wrong (another step or
+// generation, a second and different one, a state that differs from the others'), is remembered as why(), and
+// the checkpoint can then only be dropped. With a yes of every rank, commit() looks whether the step is there
+// already, makes and proves the manifest, compares sizes of shard files with the votes, and calls put().
+//
+// put() writes manifest and commit record into the temporary folder, syncs it, and renames it to step-N.
+// Before that rename nothing is committed, and a crash leaves a temporary folder, which a sweep removes. An
+// older step-N is exchanged with the new one in one system call; where the file system cannot do that, there
+// is no step-N between two renames, and the older one is renamed back if the second of them fails.
+//
+// The files of another program lie elsewhere: for those, commit_files() makes a folder with the manifest
+// alone, and only if every rank that has files has named them.
 #include "checkpoint/index/commit.hpp"
 
 #include <fcntl.h>

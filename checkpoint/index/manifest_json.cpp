@@ -1,3 +1,12 @@
+// Writing: to_json() makes the value of one part, print() its text on one line, and with_own_digest() puts
+// the line with version and digest before the whole. Reading goes the other way. check_own_digest() looks at
+// the first line and compares the digest before any JSON is parsed: an altered byte is Damaged, and only a
+// text with a right digest can be of a newer version. Then parse_json() makes the value, and a read_...()
+// function takes each part out of it.
+//
+// Each of those makes a Fields of its object, with the names that the version of the text has. Its
+// constructor refuses a missing and an unknown field, its methods a value of another type or range. Whether
+// numbers of different fields fit together is proven later, in manifest_proof.cpp.
 #include "checkpoint/index/manifest_json.hpp"
 
 #include <cstdio>

@@ -1,3 +1,16 @@
+// retain() does all of it, in this order. candidates() lists the committed checkpoints from the newest on: in
+// full until as many are sound as are kept, and by their commit records from there on. removable() lets
+// superfluous() decide, for holdfast-train's and for other programs' separately. For each step that may go, a
+// trash folder is made first, and only then come the last looks at its pin, its leases and the newest
+// checkpoints. A lease or a pin is made first and then looks for trash, so that one of the two sees the
+// other.
+//
+// Then the folders are renamed to trash, the checkpoints folder is synced, the files of other programs are
+// removed, and last the trash. remove_files() looks at all files of a checkpoint before it unlinks the first;
+// one that is not what was committed keeps all of them.
+//
+// Whatever cannot be read now stays. A crash leaves trash, or files of another program that nobody lists; it
+// never leaves a part of a checkpoint under its committed name.
 #include "checkpoint/index/retention.hpp"
 
 #include <sys/stat.h>
@@ -328,8 +341,7 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
     if (of_program && !needed) continue;
     std::optional<FilesManifest> files;  // of a damaged manifest nobody knows them
     if (of_program) files = manifest_of_files(path);
-    // First the trash, then a look for those who came in the meantime; they look the other way round
-    // (lease.hpp), so that one of the two sees the other.
+    // First the trash, then a look for those who came in the meantime: see wait_for_retention().
     const fs::path aside = make_trash(checkpoints, step);
     if (may_be_there(pin_path(checkpoints, step)) || leased_steps(checkpoints).contains(step) ||
         !newest_are_there(of_program)) {

@@ -1,3 +1,12 @@
+// read_header() reads the length and the header of a file, never a tensor. It refuses a Git LFS pointer, and
+// a header that is longer than the format allows or than the file, before it takes memory for it; then
+// parse_header() reads the text. read_tensor() checks each entry by itself: its fields, its type, and that
+// its bytes are those that its shape asks for. The entries are then sorted by offset, and require_cover()
+// checks that they follow each other without gaps and overlaps and end with the file. Sizes come from a
+// stranger's file, so every product and sum is guarded against overflow.
+//
+// header_text() is the reverse, and gives the tensors their offsets. refuse() does not know the file:
+// read_header() adds its path to the Error.
 #include "checkpoint/index/safetensors.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,14 @@
+// Each public function that calls HDF5 first silences the error stack (Silence), and calls it through
+// checked(), which turns a failure into an Error with the innermost entry of that stack. Ids are held by Id,
+// so an exception leaves nothing open.
+//
+// - Writing: create_file() fixes format, alignment and the place of metadata, and switches off times, so that
+//   the same calls give the same bytes. ContiguousMaker makes datasets that are allocated at once and never
+//   filled, and returns the offset of each; their data is written without HDF5. create_virtual() maps ranges
+//   of other files.
+// - Reading: open_file() takes no lock and loads no plugin. datasets_of() visits every link, and describe()
+//   refuses what no file of Holdfast has. HDF5 calls visit() from C, so it keeps an exception as text, and
+//   datasets_of() throws that.
 #include "checkpoint/shards/h5.hpp"
 
 #include <algorithm>

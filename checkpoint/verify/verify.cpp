@@ -1,3 +1,13 @@
+// run() reads the manifest first; if that is damaged or cannot be read, this is the only problem. A manifest
+// of kind files goes to check_files(). Otherwise shard() opens each shard file, which checks size, record and
+// block table, and compares the checksum of its HDF5 metadata. read_blocks() then reads every block of the
+// shards that could be opened, by several workers, and adds what is right to logical digests. index() checks
+// index.h5 by its checksum, where the manifest has one. Only if there is no problem so far are the digests
+// compared with the manifest's. The commit record comes next, and last what HDF5 sees, in the files whose
+// metadata is what was written: HDF5 never gets metadata that is known to be damaged.
+//
+// A problem that is found later ends only the check in which it is found. What cannot be read now also sets
+// `unreadable`, and is no proof of damage.
 #include "checkpoint/verify/verify.hpp"
 
 #include <sys/stat.h>

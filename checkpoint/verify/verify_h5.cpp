@@ -1,3 +1,11 @@
+// problems_seen_by_hdf5() forks a child and reads from a pipe what it says, one line for each event. The
+// child closes other descriptors, limits its time, its memory and core dumps, and enters a sandbox in which
+// it can only read. Then look_at() opens one file after the other and compares the datasets that HDF5 finds
+// with expected_in_shard() or expected_in_index(), which follow from the manifest alone.
+//
+// The parent opens no HDF5 file. A child that ends without its last line "D" has crashed, run out of memory
+// or time, or given up: that is a problem of the file that it named last. A sandbox that the system does not
+// offer is a warning in the log, and the check goes on without it.
 #include "checkpoint/verify/verify_h5.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,11 @@
+// SLURM's answer has one entry for each node and partition. partitions_of() groups these by partition: a node
+// of two partitions is counted in both, and idle nodes are divided into blocks by scalable unit, the largest
+// first. avail_text() writes a table of these, then a sentence for each reservation, for the user's accounts
+// and for each limit; avail_json() writes the same facts as JSON, with powered-down nodes apart from reserved
+// ones.
+//
+// A question that SLURM did not answer is no error here: it becomes a line "not known: ..." and an entry of
+// `unknown`. Accounts that are not known are null in JSON, and not mentioned in the text.
 #include "launcher/cli/avail_table.hpp"
 
 #include <fmt/chrono.h>

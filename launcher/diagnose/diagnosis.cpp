@@ -1,3 +1,15 @@
+// A Case is one failure. Each end of a rank and each sign becomes a Cause, with the weight of its kind. The
+// heaviest Cause of the moment of the failure is the diagnosis; the others become evidence.
+// 1. add(end): meaning_of() says what status and output of a rank mean by themselves.
+// 2. find_moment(): when a rank first ended with a fault of its own, else when the first one ended. An end
+//    more than a second later cannot be the cause.
+// 3. add(sign): GpuHistory judges Xids. A fault that ends its node may be up to 120 s older than the moment;
+//    a light one of a node that stays usable must concern an end on that node.
+// 4. confirm_claims(): what a program says of its node holds if a sign of the node shows the same cause.
+// 5. describe() puts the heaviest Cause into words. It blames the network if links of several nodes are down,
+//    and, if ranks only report lost peers, the rank that most of them name.
+//
+// What a program writes never ends a node by itself, and a Cause of weight 0 is never the diagnosis.
 #include "launcher/diagnose/diagnosis.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,15 @@
+// assess() judges one Xid in this order. A later rule overrides what an earlier one has said.
+//
+// 1. The table (xid.hpp): what NVIDIA requires for this number, and whether programs cause it, too.
+// 2. Xid 74: the registers in its text, how often their bits have come from this link, and whether other
+//    errors are beside it. Without registers the assessment is `unclear`.
+// 3. Another one that restarts ranks (but not 94): if a rank that has had it on this GPU had it on another
+//    node, it is the program. Beside an error of the hardware it is the node, which is replaced if the number
+//    has come before, or, without such an error, if this GPU has shown it to several ranks.
+// 4. A recovery action that the driver names for the same GPU within 10 s of this Xid.
+//
+// A GPU is known by the PCI address in the texts. Without it, Xids of a node count as of one GPU, but not a
+// PastXid.
 #include "launcher/diagnose/gpu_history.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,15 @@
+// meaning_of() compares each line of what a rank wrote last (16 KiB at most) with the table, in lower case.
+// The first row that matches gives the line its kind, and the heaviest kind of all lines is the meaning; of
+// equally heavy ones the first line. Faults of storage that a program may survive count only if no signal
+// told the rank to end, and only in the last tracebacks or else the last 12 lines: end_begins() finds where
+// these begin.
+//
+// Where no line matches, the status decides (kind_of_status()), and the last line is the evidence if the
+// status blames anything. An exit code of Holdfast that means that another try ends the same way also wins
+// over lighter messages.
+//
+// A new row needs a text in lower case, the name of a row of sign_kinds() (expects() refuses any other), and
+// a place above rows with more general texts.
 #include "launcher/diagnose/output_patterns.hpp"
 
 #include <algorithm>

@@ -1,3 +1,15 @@
+// A case is judged by what its run has recorded. differences_of() begins with the errors of the drill itself
+// and the faults that were never due. missing_effect() then looks for the expected record and effect of each
+// injected fault. If the run has an outcome, its time account and exit code follow; and if it is to end with
+// 0, the final step and the digest of the baseline, the steps that it has lost, and its metrics.
+//
+// An event counts for an injection from 0.05 s before it on, since both may be of the same moment. Until
+// when, horizon() and *_until() say: usually until the next injection, but for 15 s at least. One end of an
+// attempt may be the effect of two injections; of two takeovers or two drains in a row each needs an event of
+// its own.
+//
+// recovery_times() divides the time from a fault to the next new step at the same events. Where one is
+// missing, its part stays empty.
 #include "launcher/drill/case_report.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,11 @@
+// read_drill() refuses what stands in neither [drill] nor [[case]], reads [drill], and then case by case.
+// Fields hands out the values of one table, each once; nothing_left() refuses what remains, so that a
+// misspelled key is never ignored. read_fault() reads the words of a fault from left to right: its name, from
+// which a target and a duration follow, then clauses that override these, or say when it is due.
+//
+// Everything that is wrong is an Error (usage) with its place in the file, from refuse(). Nothing is drawn
+// here: ranges stay ranges, from which FaultSchedule chooses. Case names are unique and fit for a folder, the
+// only phases are those of phases(), and a soak has no fault after which the run must stop.
 #include "launcher/drill/drill_plan.hpp"
 
 #include <fmt/format.h>

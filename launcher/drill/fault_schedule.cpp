@@ -1,3 +1,15 @@
+// due() is asked with every new view of the run. It names the faults whose time is over, to be undone, and
+// then looks at the first fault that was not injected yet: is_due() compares its time, step or phase with the
+// view, and choose_target() draws the nodes that it breaks. Where too few nodes fit, the fault waits for a
+// later view. record() counts it as injected; until then due() names it again. After the run's outcome only
+// undoing is due, and missed() has the faults that are left.
+//
+// In a soak the next fault also waits until all earlier ones were undone, the run has recovered and made the
+// steps of the gap, and a spare is free if the fault costs one.
+//
+// draw() depends on the seed and on the number of injected faults, so that asking more often changes no
+// choice. A node is not chosen while a fault on it waits to be undone, nor after the minipod has broken it
+// for ever.
 #include "launcher/drill/fault_schedule.hpp"
 
 #include <algorithm>

@@ -1,3 +1,15 @@
+// The runs of a drill are folders of at_, which is named by the time at which the drill began. Runs of
+// baselines lie beside at_, and later drills use them, too, if the settings on which bits depend and the
+// checksum of the trainer are the same. submit() writes a job file and a model file beside the run's folder,
+// and calls `holdfast submit`. view() reads the run directory; job() asks SLURM, and takes no answer for
+// Job::unknown.
+//
+// inject() takes the way that the fault's injector names: the verbs `inject` and `ctl`, a verb of the
+// minipod, a command of SLURM, or bytes written into a shard file. It returns the moment that the injector
+// tells, or else one just before it acted.
+//
+// in_cluster() makes a command run inside the minipod, if there is one. must() throws Error for a command
+// that fails or does not end in time; only asking for, starting and cancelling a job go on without an answer.
 #include "launcher/drill/live_testbed.hpp"
 
 #include <fcntl.h>

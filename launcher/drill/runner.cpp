@@ -1,3 +1,14 @@
+// run_drill() takes the cases in order. A case that is to end with 0 first needs a baseline, an undisturbed
+// run; then each repetition heals the testbed, follows one run in a CaseRunner, and lists the differences.
+//
+// CaseRunner::run() submits and holds the run, so that it cannot end before its faults. Every 100 ms it reads
+// the view, carries out what the schedule names as due, releases the run when all effects were seen or the
+// case has failed, and ends when the run is over and every fault undone, or the time is over. keep_in_queue()
+// submits a run again whose job is gone, 6 times in all at most; leave() waits until the job has left the
+// queue.
+//
+// A fault that cannot be injected counts as injected: the case goes on, and has failed. Any other Error ends
+// the case, whose job the destructor cancels, and the next case begins.
 #include "launcher/drill/runner.hpp"
 
 #include <fmt/format.h>

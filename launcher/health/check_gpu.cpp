@@ -1,3 +1,11 @@
+// check_gpus() asks the driver through NVML and counts the GPUs on the PCI bus; gpu_findings() judges that,
+// and reads nothing. If NVML cannot be used, that is the only finding. Else the driver's version and the
+// number of GPUs come first, then one check after the other over the GPUs that the driver reaches; a lost one
+// is in the count alone.
+//
+// In each check a Tally joins what GPUs show into one finding, with the worst fitness. GPUs are also compared
+// with each other: clocks and PCIe generation with those of the first, NVLinks with the GPU that has most. A
+// check whose values no GPU reports gives no finding.
 #include "launcher/health/check_gpu.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,10 @@
+// Processors, clock and limits are read by read_*() and judged by *_findings(), which tests call with facts
+// of their own; memory, /dev/shm and kernel are read and judged in one function. What counts is what this
+// process may use: CPUs by its affinity, memory by the tightest limit of its cgroup and those above. The
+// cluster file says what a node should have; without one only the fixed limits at the top apply.
+//
+// A missing answer of the kernel is no fault of the node: CPUs, clock, memory and memory controllers are then
+// `unknown`. If /dev/shm cannot be read, however, ranks could not use it either, and that is critical.
 #include "launcher/health/check_host.hpp"
 #include "src/base/files.hpp"
 #include "src/base/kernel_log.hpp"

@@ -1,3 +1,14 @@
+// check_folder() looks at the free space and, of a folder that nodes share, the type of its file system; then
+// small files are timed, and, unless the check is to be fast, large writes and reads. If space or type cannot
+// be read, that is the only finding, and a folder with little space is not filled.
+//
+// - time_small_files() does what the election and the event log do: create exclusively, write, sync, rename.
+//   It also tries to create a file that exists; where that succeeds, two leaders could have one term.
+// - time_disk() writes bytes that cannot be compressed, with O_DIRECT where there is one, counts the sync as
+//   writing, reads back and compares. Its time limit is checked between blocks.
+//
+// Test files have random names, and Scratch removes them. A mount that hangs blocks the function that asks
+// it: run_guarded() runs every check in a process of its own, with a deadline.
 #include "launcher/health/check_storage.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,13 @@
+// draft_cluster() chooses the partition, and choose_nodes() its most common shape of node; nodes of other
+// shapes are left out and named in a comment. A Writer then writes the tables in the order of the file. Where
+// the facts do not have a value, its functions guess it, and tell check_this() in a sentence what is to be
+// checked; so the head of the file, which lists these sentences, is written last.
+//
+// Facts of the local machine count for what SLURM does not know: the memory of GPUs, NICs, /dev/shm, the
+// network interface. On a login node they are no facts of a node, and /dev/shm and the interface are then
+// marked as guesses. GPUs that SLURM lists and no driver on the node reports make gpu = "none", which must be
+// checked. Text of other programs gets into the file only through toml_text(), plain() or comment_text(), so
+// it cannot break a line.
 #include "launcher/health/cluster_draft.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,13 @@
+// One pair of nodes: the first serves (LinkPort::serve), the second measures (measure_link). After the
+// handshake of control::Session has proved the secret on both ends, the measuring end alone sends requests:
+// 32 small round trips, whose median is the latency; then, in either direction, one chunk that shows how many
+// bytes fill the time, and so many bytes at once. The rate is that of the slower direction. A request to end
+// closes the measurement.
+//
+// Each wait of a Stream ends at its deadline. What goes wrong with a connection throws Broken, which becomes
+// `why` here and never leaves this file. A connection that does not prove the secret within a second is
+// closed, and serve() waits for the next one; after the proof a failure is the result. No partner can ask for
+// more than max_bytes at once.
 #include "launcher/health/pair_link.hpp"
 
 #include <arpa/inet.h>

@@ -1,3 +1,14 @@
+// The Leader listens, writes its place into leader.json, and waits for the peers until all have come or
+// plan.join is over. begin() draws up the rounds (pairs.hpp). For each of them next_round() sends every pair
+// its orders: one end serves, the other one connects and measures. When both ends of all pairs have answered,
+// the next round begins; if not all pairs could meet, up to two more rounds look into slow pairs (regroup()).
+// finish() tells all peers to end.
+//
+// A pair without an answer when the time of its round is over counts as cut off, and so do the pairs of a
+// peer that has disconnected; so every pair of a round that ends gets one result, and the check goes on.
+// Answers to an earlier round are ignored. The whole check ends after plan.limit, with what is known.
+//
+// follow_rounds() carries out one order after the other in its loop, and blocks in it while it measures.
 #include "launcher/health/pair_rounds.hpp"
 
 #include <fmt/format.h>

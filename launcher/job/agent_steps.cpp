@@ -1,3 +1,14 @@
+// start_all() starts one step for the nodes of each number of GPUs. When an srun ends and the run is not
+// over, ended() starts the shared step again in two halves (split_later()) or the node's own step after a
+// pause (start_later()), but nothing for a node whose agent has answered since. When all agents of a shared
+// step have answered a probe, or have had patience_s to do so, release_started() kills its srun. renew()
+// kills the own step of a node that wants a new one, whose end then starts it.
+//
+// A node has at most one srun of its own. `pid` is 0 where none runs, and `released` says that an agent may
+// live without an srun: then only probes show whether it does, and terminate() needs SLURM to reach it. After
+// stop() no step of agents is started. As long as no agent has ever answered, a step that ends starts a trial
+// step, from whose error stream SLURM's reason is read. Everything that may block runs in one of three
+// Workers.
 #include "launcher/job/agent_steps.hpp"
 
 #include <signal.h>

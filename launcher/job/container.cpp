@@ -1,3 +1,14 @@
+// An image is used in this order: take_container_options() moves pyxis's options from sbatch's to
+// [container]; check_image() and check_runtime() refuse, before the job starts, what would keep agents from
+// starting in it; mounts_of() collects in the job what must be seen from inside; and run_in_image() makes a
+// step of agents one in the image, by options of srun (pyxis) or by a command before the agent's (Apptainer).
+// Without container.image none of the last four does anything.
+//
+// Mounts keeps the outermost of the paths, each at its own place in the image. What is absent is left out,
+// since a mount that fails would keep every agent from starting. A file is mounted with its folder, or alone
+// where the folder would hide one of the image (hides_the_image()); for a link, what it names is mounted,
+// too. Since commas and colons separate mounts, check_image() refuses a run directory and inputs with one in
+// their paths.
 #include "launcher/job/container.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,14 @@
+// read_options() goes through the words behind the launcher's name: each option is looked up in the table of
+// the launcher (option_called() takes '_' for '-' and, where the launcher does, abbreviations), and
+// take_option() does what its Fate says. The first word that is no option begins the script, which gets all
+// that follows. For accelerate find_file() then reads the file of options, the one that was named or the
+// usual one, if there is one.
+//
+// No option is ignored silently: one that is in no table is refused, and so is a value that cannot be kept;
+// one that is not needed is listed with the reason. The file comes last: take_file() leaves out its numbers
+// of nodes and ranks, and its variables, where options have set them. It takes the keys that are named there,
+// and refuses a distributed_type that needs more than ranks, and every key *_config that is not empty. Files
+// and variables are read through `outside` alone.
 #include "launcher/job/launcher_options.hpp"
 
 #include <fmt/format.h>

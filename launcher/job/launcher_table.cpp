@@ -1,3 +1,8 @@
+// A row of the tables of options says which names an option has, whether it takes a value, and what becomes
+// of it; launcher_options.cpp reads them. The other tables tell launcher_call.cpp and other_launchers.cpp by
+// which words a command is a launcher, is refused, or only runs another program. A new option needs a row in
+// the table of its launcher and, where the Fate has a text, that text: a variable, a value, a reason, or what
+// to write instead.
 #include "launcher/job/launcher_table.hpp"
 
 #include <algorithm>

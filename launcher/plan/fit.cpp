@@ -1,3 +1,13 @@
+// Two questions. check_fit() asks whether a plan fits: it adds up the parts of a rank, then those of a node
+// in host memory, then those in /dev/shm, and throws DoesNotFit for the first sum that is too large. A
+// capacity of 0 is not known, and is not checked.
+//
+// smallest_change() answers what to do. A ladder has a Rung for each kind of change, with the smallest first.
+// first_that_fits() tries every single change in the ladder's order, then keeps the strongest one of the
+// first rung and tries the others beside it, and so on. Three ladders are tried, each longer than the one
+// before: settings, more nodes, and what changes the results. At last changes without which it fits, too, are
+// taken out again. Each try plans with changed settings through `try_plan`; nothing is estimated here, so the
+// sentence only names what does fit.
 #include "launcher/plan/fit.hpp"
 
 #include <fmt/format.h>

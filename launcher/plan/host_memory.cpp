@@ -1,3 +1,11 @@
+// host_memory_of() fills a CountedJob and lets counted_parts() list what it takes, one row for each part: its
+// bytes on a node, whether it lies in /dev/shm, and whether it is a bound or what is allocated. A row of 0
+// bytes is left out. Sizes come from the plan and from the constants at the top: most of them name the place
+// that allocates so much, and change with it. The memory in which ranks compute is counted only without GPUs.
+//
+// Ranks of another program have no parts. For them refuse_buffers() only compares what they say to keep in
+// snapshot buffers with what the node can give. Whether the parts fit is asked in fit.cpp, which also reads
+// parts by name.
 #include "launcher/plan/host_memory.hpp"
 
 #include <fmt/format.h>

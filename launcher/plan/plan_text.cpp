@@ -1,3 +1,11 @@
+// to_text() writes, from top to bottom: one line for the whole, the table of nodes with a row for each
+// scalable unit, the table of devices of slot 0 (all nodes are alike) where there are NICs, then paragraphs
+// with a label in the margin, each made by a function that returns its lines. A paragraph without lines is
+// not written. Of a program that does not train as set, only the image, the program, what the run survives,
+// and the rest are known.
+//
+// Nothing is planned here: all facts are the Plan's, but for sums and ratios of them. Texts of users that
+// could break a line or a terminal are written in TOML's spelling (spelled()).
 #include "launcher/plan/plan_text.hpp"
 
 #include <fmt/format.h>

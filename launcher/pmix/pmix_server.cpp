@@ -1,3 +1,12 @@
+// The constructor starts libpmix as a server, publish_job() tells it the maps of nodes and ranks and the data
+// of each rank, and the ranks of this node are registered: only then can environment_of() be asked. From then
+// on libpmix calls the functions of upcalls(), in its own thread. A fence and a question about a rank of
+// another node go to PmixRequests, and are answered when other nodes have answered; all other calls are
+// answered at once. An abort is only logged, since the rank ends itself and its agent sees that.
+//
+// libpmix passes no object, so `job` and `requests` are pointers of this file, and there is one server in a
+// process. A call that fails in the constructor or in environment_of() throws Error (check()). What ranks
+// have published is opaque: it is copied, and answer_by() keeps the copy until libpmix releases it.
 #include "launcher/pmix/pmix_server.hpp"
 
 #include <fmt/format.h>

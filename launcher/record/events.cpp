@@ -1,3 +1,11 @@
+// No event and no field is named here: object_of() writes, and Reader reads, what the list `fields` of a
+// struct names. written() and read() choose by the type of the member: a struct with fields, an optional
+// value, a map, a list, a text, a number. A number that is not finite is written as null, and read as NaN.
+//
+// What an older or newer version has written is read as far as possible: a field that is not required may be
+// missing, keys that are not in the list are passed over, and an event of an unknown kind is kept as it is
+// (UnknownEvent), with defaults for what its envelope lacks. A missing required field or a value of a wrong
+// type or size throws Error, with the event, the field and what was found there.
 #include "launcher/record/events.hpp"
 
 #include <fmt/format.h>

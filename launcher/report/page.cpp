@@ -1,3 +1,12 @@
+// page_of() puts the sections in their order: result, course of the loss and of the throughput, time, plan,
+// jobs, energy where SLURM was asked, attempts, failures, other events, checkpoints, settings. Each
+// *_section() takes from the Facts what it shows, as rows, items, plots or sentences. Time, plan, attempts
+// and events are left out where they have no rows; others say in a sentence that nothing is known.
+//
+// Much comes from result.json and plan.json, which may be damaged: part(), number(), text() and the like take
+// a value of another type as absent, so that none can make the report fail. An event is told once:
+// told_elsewhere() has the kinds that other sections tell, so that one of a new kind gets under "Other
+// events" as soon as it has words.
 #include "launcher/report/page.hpp"
 
 #include <fmt/format.h>

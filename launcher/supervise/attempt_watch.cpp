@@ -1,3 +1,13 @@
+// Reports of agents change the Rank entries; the supervisor asks for findings at its ticks. heartbeat()
+// compares what an agent says with what is known, and returns for each rank how it has moved: which phase it
+// has left after how long, and how long a step took. Reports on another attempt, or on a rank that is not on
+// that node, change nothing. A step never becomes smaller. An agent that was replaced reports its ranks
+// without progress at first, which only shows that they live.
+//
+// Each rank has the times since which it is in its phase and at its step, and when its agent named it last.
+// watch(), adopt() and hold() let some or all of these begin anew; extend_deadlines() moves them by a time in
+// which nothing was decided, but never into the future. vanished() finds a rank that has not ended with 0 and
+// that its agent, though heard, has not named for 15 s.
 #include "launcher/supervise/attempt_watch.hpp"
 
 #include <fmt/format.h>

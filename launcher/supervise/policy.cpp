@@ -1,3 +1,14 @@
+// decide() gathers the PolicyFacts: what the failure says of a further try, the budget that is used up,
+// whether spares fill the slots without a node, whether a better node takes the slot of a suspect or of an
+// unfit one, and which smaller world is left. row_for() finds the first row of the table that holds, and the
+// switch turns its answer into a placement or a run outcome. So the order of the rows is the policy: first
+// what makes further tries useless, then budgets, then suspects, then lost nodes, and at last the shortage of
+// nodes.
+//
+// Restart and substitute also let a run grow that had shrunk (grown()). Before a requeue for want of nodes
+// the state is saved by the nodes that still hold all of it, if that is worth it; else outcome_of() says how
+// the run ends, with a reason. Nothing is recorded here, and the state is only read: the caller records the
+// decision.
 #include "launcher/supervise/policy.hpp"
 
 #include <fmt/format.h>

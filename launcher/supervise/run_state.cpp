@@ -1,3 +1,15 @@
+// apply() changes the state by one event: Fold takes it, then faults_in() marks nodes, and the time account
+// and the time of the newest event follow. There is no clock here: times are those of the envelopes, so that
+// each replay gives the same state.
+// - LeaderElected of another job begins an allocation: what was known of its nodes, orders and an outcome are
+//   forgotten, and an attempt that lived is ended. What counts the program's failures stays, but for false
+//   starts, unless the run was over for good.
+// - AttemptEnded counts for the budgets: whether the run has moved on, who ended it, and whether that was a
+//   false start. A new best step, or a checkpoint that has become durable, sets most of them to 0.
+// - CheckpointDurable, CheckpointDamaged and SilentCorruption keep durable_step: the newest checkpoint from
+//   which an attempt may begin. One written after the state may have become wrong never counts.
+//
+// An event about an attempt that is not on record changes no attempt.
 #include "launcher/supervise/run_state.hpp"
 
 #include <algorithm>

@@ -1,3 +1,14 @@
+// SlowWatch::find() names one case after the other: first links, as their signs say, then ranks that compute
+// late, then networks. found_ keeps it until it is taken.
+// - Stragglers smooths the compute time of each rank; one step counts as 4 medians at most. Median and spread
+//   are computed anew after as many reports as there are ranks. A rank is late if its time exceeds the median
+//   by more than straggler_ratio, the spread among ranks and its own jitter allow.
+// - SlowNetworks adds up a window until all ranks have reported it, and then judges it; a report of a newer
+//   window discards one that is not complete. A node whose ranks compute late is passed over, and asked about
+//   again.
+//
+// Who was named is not named again before its value has been near() the median. A new attempt forgets what
+// was measured of ranks and slots; links that were found and not taken stay.
 #include "launcher/supervise/slow_watch.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,13 @@
+// headline() says what goes on. What SLURM says of the job comes first: it waits, it has ended before the run
+// was over, or it is one whose leader has not written yet. Else from_record() decides, with the first that
+// holds from the end of a run back to its start: outcome, drain, end of an attempt, waiting, eviction, pause,
+// training, restoring, starting. If SLURM has not answered, the record counts alone: no answer does not mean
+// that the job is gone.
+//
+// status_text() writes a line for each fact, in fixed order, and leaves out most of those that do not apply;
+// status_json() adds the same facts to those of result.json. Numbers of the last line of the metrics are read
+// by typed(): a missing or damaged one makes no error. Nothing is asked for here: files and SLURM were read
+// before.
 #include "launcher/supervise/status_view.hpp"
 
 #include <fmt/chrono.h>

@@ -1,3 +1,13 @@
+// The leader tells the time by at() before each report and before tick(), and fetches the actions afterwards.
+// tick() goes through the rows of the stage table from top to bottom: for a row of the present stage found()
+// says whether its trigger holds now, and as what Failure; carry_out() does its effect and enters the next
+// stage. The first row that holds ends the tick, unless it says goes_on. Reports are in
+// supervisor_reports.cpp, effects that decide or record in supervisor_effects.cpp.
+//
+// No node is blamed for a pause of the leader itself: if no report or no tick came for more than a second,
+// all deadlines are moved by that time. While an order to clear or to launch waits to be sent, no clearing
+// and no start is overdue; their time begins with ordered(). A failure that waits for its diagnosis is
+// diagnosed when every node with a slot has been heard since, and a rank that holds on order does not hang.
 #include "launcher/supervise/supervisor.hpp"
 
 #include <fmt/format.h>

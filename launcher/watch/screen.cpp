@@ -1,3 +1,12 @@
+// screen() builds its lines from top to bottom: title, step, speed, parts of a step, checkpoint, disk,
+// curves, nodes with what their ranks do, attempts, events, and the footer with what cannot be read.
+// shares_of() divides the height that is left below the head: nodes get a quarter at most, attempts an eighth
+// (but two lines if they need them), events a third of the rest, and curves what remains. first_of() cuts a
+// list, and says how many lines it leaves out, so nodes() and attempts() put the most important first. From
+// 120 columns on there are two curves, from 24 lines on parts of a step and disk.
+//
+// There are always `height` lines. At last each is cut to the width, and made printable if it is no curve:
+// what programs have written into the record cannot reach the terminal as control characters.
 #include "launcher/watch/screen.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,14 @@
+// The file has four parts, in this order: opening and reading, writing, folders and their rights, looks at
+// paths and lists of folders.
+//
+// Opening goes through try_open(), which opens with O_NONBLOCK and then asks fstat() what it has opened:
+// nothing is kept but a regular file, or a folder where one was asked for. EWOULDBLOCK alone makes it wait:
+// an O_PATH descriptor holds the file, which is checked and then opened once more without O_NONBLOCK.
+// create_exclusively() calls ::open itself: O_EXCL opens no file that is there already.
+//
+// A write goes on after EINTR and where it was short; what fails otherwise is an Error that says why.
+// replace_atomically() removes the file aside when it fails; a create_exclusively() that fails leaves what it
+// has written. In looks and lists only ENOENT and ENOTDIR mean "absent".
 #include "src/base/files.hpp"
 
 #include <fcntl.h>

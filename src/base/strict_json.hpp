@@ -17,7 +17,6 @@
 
 #include "src/base/as_size.hpp"
 #include "src/base/printable.hpp"
-#include "src/base/strict_json.hpp"
 
 namespace holdfast {
 

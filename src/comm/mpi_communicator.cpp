@@ -1,3 +1,14 @@
+// A collective is checked here, put into the group's queue with a digest of its arguments (`what`), and
+// executed by the communication thread. bulk() returns the Event at once, and the reducer and the tensors'
+// memory are used until it has passed; small() waits. Addresses enter the digest as offsets into the
+// symmetric memory, so that it is equal on all members; mpi_group.cpp compares the digests of the members of
+// a node.
+//
+// The rest is set-up, and collective: share() is an all-reduce in which every member fills its own words.
+// share_memory() lets one member of a node create memory and the others open it. regroup() makes a new group:
+// every member brings color, key and the next group key that it has not used, and the largest of these names
+// the group. A member that fails at share_memory() still takes part in the second share(), and only then all
+// throw: no member waits for one that has failed.
 #include "src/comm/mpi_communicator.hpp"
 
 #include <fmt/core.h>

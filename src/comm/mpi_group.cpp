@@ -1,3 +1,14 @@
+// Two threads meet at the queue, a ring. The caller's thread takes a place (next), fills it and hands it over
+// (enqueue); `passed_` and `broken_` tell it the end. The communication thread calls poll(), which takes the
+// operation at the head a little further:
+//
+// - waiting: for its turn and for `after`. Then begin() starts the deadline and tells the node's members.
+// - moving: the steps of mpi_gather.cpp, mpi_exchange.cpp or mpi_small.cpp.
+// - leaving, for bulk operations: settle() ends it once all members of the node have read what is ours.
+//
+// A time-out, arguments that differ between members of a node, and a message of another length end in fail().
+// The group is broken from then on: next() and wait() throw that first Error. The deadline cannot fire while
+// MPI itself holds the communication thread; wait() watches that by the thread's `beat`.
 #include "src/comm/mpi_group.hpp"
 
 #include <fmt/core.h>

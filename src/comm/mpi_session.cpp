@@ -1,3 +1,14 @@
+// The constructor duplicates MPI_COMM_WORLD and finds the nodes: ranks under one kernel and in one pid
+// namespace share a node if all of them can open the memory that the first of them has created; else each of
+// them counts as a node of its own, and messages go between them.
+//
+// With several ranks the first world() starts the communication thread and a group of all ranks, whose
+// doorbells and mailboxes lie in that memory; every world is a regroup() of it. From then on that thread
+// alone calls MPI, until the destructor has ended it; abort() is the exception.
+//
+// Groups whose messages nobody takes any more live until MPI_Finalize has returned, and the communicator is
+// then not freed. While an exception unwinds the destructor aborts the job instead, so that no rank waits in
+// MPI_Finalize.
 #include "src/comm/mpi_session.hpp"
 
 #include <mpi.h>

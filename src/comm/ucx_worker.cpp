@@ -1,3 +1,13 @@
+// State::start() makes a context with the chosen transports, one worker, the descriptor on which it sleeps,
+// and its address; a failure is thrown with UCX's own words, after stop() has released what was made before.
+//
+// A message is given to UCX by send() or receive(). It ends in a callback while the worker makes progress, or
+// at once when UCX refuses it. Either way end() notes bytes and failure in it and puts it on the list that
+// finished() hands out, so a failed message is reported there and never thrown. A connection that breaks is
+// noted at its Peer by UCX's error handler, and lost() tells it.
+//
+// stop() cancels receives, closes every endpoint by force, which takes at most 2 s each, and destroys the
+// worker.
 #include "src/comm/ucx_worker.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,14 @@
+// Three functions walk through the words from left to right, and step down to a verb where a word names one.
+// They do so without CLI11's parser, and do not change the App.
+//
+// - complete() is asked by a shell. place_of() says where the last word stands: as the value of an option, as
+//   the n-th argument of a verb, or behind "--", where nothing is offered. possible() lists what may stand
+//   there, and what does not begin as typed is dropped.
+// - refuse_unknown_verb() runs before the parser, and names the nearest verb.
+// - usage_error() runs after the parser has refused the words, and makes one Error of its exception.
+//
+// The values of options and arguments, such as the names of partitions, are known to the caller's ValuesOf
+// alone.
 #include "src/command_line/complete.hpp"
 
 #include <fmt/format.h>

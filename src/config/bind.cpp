@@ -1,3 +1,11 @@
+// There is one table per struct, with a row per setting: key, member, meaning, limits. Table::insert()
+// derives the rest of a Setting from the member's type: its kind, the choices of an enum, the upper limit of
+// an int, get() and set(). load.cpp reads and writes files by these tables, and `holdfast config keys` lists
+// that of a run.
+//
+// A new row needs a member of the struct, in the order in which files are written, beside the rows of the
+// same table: to_toml() writes a header wherever the table's name changes. An enum's names are in
+// choices.cpp. set() may assume a value that fit() has let through, and checks nothing itself.
 #include "src/config/bind.hpp"
 
 #include <algorithm>

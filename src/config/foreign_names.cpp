@@ -1,3 +1,7 @@
+// A row is a name of another program, the program, and the settings to use here instead. foreign_suggestion()
+// reads them for keys that Holdfast does not have: in job files, in --set, and in `holdfast config keys`. A
+// new row needs a name in lower case without dashes and underscores, of which there is no row yet, and
+// settings that exist; tests/config/foreign_names_test.cpp checks both.
 #include "src/config/foreign_names.hpp"
 
 #include <cctype>

@@ -1,3 +1,12 @@
+// load() fills a RunConfig in the order of increasing precedence: the entries of the job file in their order,
+// then HOLDFAST_SET_ variables (not for a resolved file), then --set. Each step notes the origin of the keys
+// that it sets; of two settings that say the same, settle_alternatives() then keeps one by these origins. An
+// ErrorList collects what is wrong on the way, and all of it is thrown together at the end. Model and cluster
+// files, and [adapters], are read by the same functions, but there the first mistake is thrown.
+//
+// apply() is where an entry finds its Setting: fit() has checked type and limits before anything is assigned,
+// and an unknown key is refused with a suggestion(). What must be given, require() asks for afterwards.
+// to_toml() writes by the same tables, so every setting that can be read is also written.
 #include "src/config/load.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,12 @@
+// A BulkStream is ready when its constructor returns: the socket has time limits, and the handshake is done,
+// for whose answers there are 5 s in all. Then the users alternate lines and files as their protocol says. A
+// line is sealed by the Session. A file goes in parts of 1 MiB as it is, and behind it a Poly1305 tag; its
+// key is derived from the session, the direction and the number of the file in that direction, so no file can
+// stand for another. `input_` holds what was received behind a line, and pull() takes from it first.
+//
+// Whatever is wrong with the other end or with its bytes is an Error (transient) by fail(), and the stream is
+// of no use afterwards. An Error of write_all() means that this node could not write what it received.
+// connect_to() gives each address of each host 2 s.
 #include "src/control/bulk.hpp"
 
 #include <netdb.h>

@@ -1,3 +1,15 @@
+// Reading: open() checks the header and that the file has exactly the bytes that follow from it; the rest is
+// read when it is asked for, by pread at a calculated offset. copy() compares every token with the
+// vocabulary, each time. document_starts() searches the list of documents on the disk. verify() reads all of
+// it, compares the hash, and checks tokens and documents.
+//
+// Writing: put() encodes a token into a buffer, and each MiB of that is hashed and written. What is learned
+// is kept as bits in memory from the first token on that is not. finish() writes documents and bits behind
+// the tokens, then the header at the front, syncs, and renames. The header comes last, so no unfinished file
+// passes for a token file; the destructor removes one.
+//
+// A read that fails in the file system is a transient Error; a file that is wrong, or not there, is one of
+// usage.
 #include "src/data/token_file.hpp"
 
 #include <fcntl.h>

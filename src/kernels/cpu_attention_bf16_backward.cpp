@@ -1,3 +1,13 @@
+// Pair does the work on a block of 192 queries and a block of 96 keys. begin() packs the queries and their
+// output gradients and takes from each query its log-sum and the product of output and gradient.
+// probabilities() then computes scores and gradients of probabilities, masks, and leaves both as bf16;
+// to_queries() and to_keys() add their products to the sums of d_query, d_key and d_value, which stay in fp32
+// until write_queries() and write_keys() round them.
+//
+// With the schedule `heads` a task goes through all pairs of a key/value head (gradients_of_head); with
+// `blocks` it keeps one block of keys, or one of queries, and goes through the blocks opposite. Each sum
+// meets its blocks in the same order either way, and its first block is written instead of added. Beside the
+// call's inputs, tasks share nothing but the keys and values that pack() has packed before any of them.
 #include <algorithm>
 
 #include "src/kernels/cpu_attention.hpp"

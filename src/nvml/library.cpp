@@ -1,3 +1,12 @@
+// The constructor loads the library and calls nvmlInit_v2. If either fails, `absent_` keeps why, and every
+// later call() says "not supported" without touching the library. Each question is then the same: call()
+// looks the function up by its name and calls it, and told() makes nothing of any result but success, passing
+// the result on where the caller asked for it. A function that this version of the library does not have is
+// not supported as well.
+//
+// Values of fields (FieldValue) have a result of their own beside that of the call, and both must be success.
+// Links are asked one by one up to 18; one that the GPU does not have is left out. No call keeps anything but
+// listen(), whose event set lives until the destructor.
 #include "src/nvml/library.hpp"
 
 #include <dlfcn.h>

@@ -1,3 +1,15 @@
+// A timer works off each of the three orders; no function here waits for a process.
+//
+// - clear() starts clear_on(), which signals all that is left of older attempts every 20 ms: SIGKILL, but to
+//   the PMIx server for one second the signal by which it ends cleanly. Cleared is sent when no such process
+//   is found and every rank that this agent has started has been waited for. After one second the leader is
+//   told every 5 s what is left, and in which call of the kernel it hangs.
+// - stop_ranks() leaves SLURM one second, and up to four more while SLURM is asked, to send its own SIGTERM.
+//   signal_ranks() then signals the ranks that are not connected; `asked` keeps a rank from a second SIGTERM.
+// - leave() acts once. leave_on() waits for the ranks, then ends the PMIx servers, and kills what is late. It
+//   gives up after another clear_s, waits 5 s at most for the logs, and calls hooks_.left last.
+//
+// Without a descriptor no process can be seen: Cleared waits, and after 10 s a new agent replaces this one.
 #include "launcher/agent/daemon/rank_ender.hpp"
 
 #include <signal.h>

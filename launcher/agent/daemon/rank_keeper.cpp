@@ -1,3 +1,14 @@
+// The life of a rank here: has_started() writes its record into the node's memory, is_up() reports that its
+// process has become its program, hear() takes its messages, and is_gone() acts once, at its end. After exit
+// code 0 look_at_leftovers() looks at the processes that it has left every 0.25 s, until they have ended or
+// are found to be harmless. If they are found to be what trains, the rank is reported as failed, and not as
+// ended. A rank that has reported by itself or was told to end is not looked at. After another status the end
+// of the log is read in a thread, for which its report waits 200 ms at most.
+//
+// A rank that an earlier agent has started is no child of this one: await_end() waits 2 s for the guardian to
+// record its status, and takes -1 without it. Reports that a new leader needs stay in LocalRank, and votes in
+// VoteMerger; tell_all() repeats them. No shared storage is used: logs and metrics go through the log spool.
+// A record that cannot be written is logged, and the rank goes on.
 #include "launcher/agent/daemon/rank_keeper.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,14 @@
+// An election, step by step. The run directory is read and written in arbiter_'s thread alone, and the next
+// step begins in the loop when the answer is there.
+//
+// 1. watch() has terms, lost nodes and the result read. If that fails, or the term that this node knows is
+//    missing (nothing may be mounted), there is no election, and the next watch() tries again.
+// 2. Election asks the agents. If it is lost, the run may be over: then ended_ gets the exit code.
+// 3. take() creates the file of the term; if the only other agent is silent, it does so if SLURM answers.
+// 4. lead() replays the event log and writes the election into it. After 20 s this node resigns, and an
+//    answer that comes later is ignored. Else lead_with() creates the Leader.
+//
+// A leader that is accepted ends the election. A term that was taken at that time is renounced.
 #include "launcher/agent/leader/candidate.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,13 @@
+// Every 500 ms copy() lets the thread of worker_ go through all spooled files. For each it reads what follows
+// the bytes already copied, in pieces of 1 MiB, appends them to the log in the run directory, and then writes
+// the new count into the file NAME.copied. If the agent ends between the two, the next one appends a piece
+// twice, but none is left out. Copied memory is given back by punching holes, except for the last 64 KiB.
+//
+// The first file that cannot be copied ends the pass, and the next pass tries again. While a pass takes
+// longer than 500 ms, the loop's thread itself drops the oldest bytes of files that exceed max_waiting; the
+// copying thread finds the hole by SEEK_DATA and writes into the log how much is missing. The mutex keeps
+// bytes from being dropped while they are read; the loop only tries to lock it. The thread owns Shared and
+// may outlive the agent.
 #include "launcher/agent/ranks/log_spool.hpp"
 
 #include <fcntl.h>

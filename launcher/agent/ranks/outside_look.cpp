@@ -1,3 +1,14 @@
+// look() hands one look at a time to a thread, and the answer comes in the loop. GPUs are asked in a second
+// thread, which may hang in the driver; a look uses the counters of NVLinks that this one gave last.
+//
+// Before::look() reads the counters of the RDMA ports, lists the processes of the run, and asks the kernel by
+// netlink for the payload of all TCP sockets. For each rank it adds up what its processes show in /proc, and
+// takes the sockets that they hold by inode, each once. Counters are kept by process, device or socket, so
+// that one that has vanished or begun again does not hide the growth of the others. A new attempt begins with
+// no counters of ranks, and a rank is in the answer from its second look on.
+//
+// If processes cannot be listed, or no file can be opened, `seconds` is 0: nothing is known, which is not
+// that nothing has moved. If the kernel does not tell all sockets, this look counts no bytes of the network.
 #include "launcher/agent/ranks/outside_look.hpp"
 
 #include <fcntl.h>

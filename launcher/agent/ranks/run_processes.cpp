@@ -1,3 +1,15 @@
+// Whose process is it? processes_of() decides in this order, from /proc alone:
+//
+// 1. A process of this user whose environment names this run, this node and an attempt belongs to that
+//    attempt.
+// 2. Any other one belongs to the attempt and rank of its parent, over any number of generations: a program
+//    may replace its environment, and a process that is being killed has none. Orphans of the guardian get 0.
+// 3. A process that says that it waits for a rank (rank.warm) belongs to the rank that its session has
+//    become; if there is none, and the leader of the session has ended, it gets attempt 0.
+//
+// Processes may start and end during the look, so whoever kills them looks again until nothing is left. Files
+// of a process that has ended read as empty. Where descriptors or memory run out, proc_file() throws: a
+// process that cannot be seen must not be taken for one that has ended.
 #include "launcher/agent/ranks/run_processes.hpp"
 
 #include <fcntl.h>

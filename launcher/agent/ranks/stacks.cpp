@@ -1,3 +1,14 @@
+// stacks_of() reads state, kernel function and system call of each thread from /proc, the main thread first
+// and 64 threads at most. Then it asks one thread after the other for its stack: it sends the stack signal by
+// tgkill, and reads in the rank's log what the handler writes, for 250 ms at most. No thread is asked that
+// would not answer, or that the signal would end: it must sleep or run, and must catch and not block the
+// signal. CPU time is the difference of two looks that are at least 300 ms apart.
+//
+// why_left() names one thread of a killed process that waits uninterruptibly in the kernel, with its system
+// call and the file of it: by its descriptor, or by the path in the memory of the process.
+//
+// Both may hang in a read, so agents call them by read_apart(): in a detached thread that shares nothing with
+// the loop but Asked. Once the Handle is destroyed, its mutex lets no answer reach a loop that may be gone.
 #include "launcher/agent/ranks/stacks.hpp"
 
 #include <cxxabi.h>

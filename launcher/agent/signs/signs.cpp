@@ -1,3 +1,13 @@
+// The constructor sorts the sources by whether they may block. The OOM counter of the cgroup, the kernel's
+// log and injected signs are read in the loop at each poll(). The shared folder, local file systems, links,
+// their rates and GPUs have a thread each, and are asked again only when they have answered. found_ keeps a
+// sign, with the attempt that was current when the loop took it, until poll() or at_exit() gives it out,
+// once, with its age. standing() alone repeats one: a new leader must know that shared storage is silent.
+//
+// watch_shared() asks nobody: shared storage is silent while the thread at its folder is busy for over 2 s.
+// Counters of the kernel name no rank. at_exit() gives a kill of the last 5 s to a rank that was ended by
+// SIGKILL or has vanished, each kill to one rank; if its sign was given out before, another one with the rank
+// follows.
 #include "launcher/agent/signs/signs.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,13 @@
+// workspace() comes first for every shape: it makes the plans of both passes over rows of one document and
+// notes how much scratch memory they take. forward() and backward() then look up the plans for their own
+// strides and documents, make those that are new, and run the parts of the call one after another on its
+// stream, each with the addresses that forward_bindings() or backward_bindings() computes. Plans are kept
+// until the engine ends.
+//
+// The constructor refuses a GPU without bf16, a cuDNN that is too old, and one for another CUDA. A matrix of
+// another shape or alignment is a defect of the caller (expects). A plan that wants more scratch memory than
+// workspace() has promised is an Error before anything of that call runs. Gradients of rows of several
+// documents may have no engine on older GPUs; plans() says so.
 #include "src/cuda/attention/cudnn_attention.hpp"
 
 #include <fmt/core.h>

@@ -1,3 +1,12 @@
+// A CudnnGraph collects descriptors of cuDNN's backend: tensors, parameters of operations, operations. Each
+// is made, given its attributes and finalized in the call that adds it. plan() joins the operations to a
+// graph, asks the library's heuristic which engines it suggests, and goes through them in that order. An
+// engine whose results may differ between runs is passed over where bits must be fixed, and so is one from
+// which no plan can be finalized; the first that is left becomes the plan, which keeps all descriptors of the
+// graph. If none is left, the Error names each engine and why it was passed over.
+//
+// Every other call of the library that fails is an Error with the name of the call and the library's last
+// words. CudnnPlan::run() only binds addresses to the plan and enqueues it.
 #include "src/cuda/attention/cudnn_graph.hpp"
 
 #include <fmt/core.h>

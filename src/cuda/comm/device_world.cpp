@@ -1,3 +1,15 @@
+// A world is made, given its memory once, and ended; each of the first two is collective over the host's
+// communicator.
+//
+// The constructor lets all ranks know each other's node and GPU as hashes. probe() then tries CUDA IPC with 4
+// KiB before anything depends on it: where it fails for one rank, all ranks of that node count as nodes of
+// their own. allocate() makes and zeroes this rank's memory, exports it, and opens that of the others of the
+// node.
+//
+// A rank that fails in allocate() keeps its Error, takes part in the exchanges that follow, and throws in
+// agree() together with all others; memory is freed only once nobody has it open any more. The destructor
+// closes the memory of the others and waits until they all have closed ours, for 5 s and only while no
+// failure is known; else, as after leave_memory(), it stays until the process ends.
 #include "src/cuda/comm/device_world.hpp"
 
 #include <fmt/core.h>

@@ -1,3 +1,13 @@
+// A block of threads takes one row of logits. In its first pass, from the last batch of the row to the first,
+// each thread keeps its largest logit and the sum of exp(logit - largest); block_merged() joins these pairs
+// by shuffles within warps and then across them. The first thread writes the loss, in double. The second pass
+// writes the gradient from the first batch on, which is still in registers; a row of more than 32768 logits
+// is read a second time from its second batch on. A row whose label is below 0 gets zeros. add_losses() is a
+// single block that adds the losses of a chunk exactly, in integers.
+//
+// No float is added by an atomic, and the number of threads follows from the number of columns: bits are the
+// same in every run. Rows that are not aligned whole packs take the instance of the kernel with `whole`
+// false.
 #include "src/cuda/kernels/head.hpp"
 
 #include <cfloat>

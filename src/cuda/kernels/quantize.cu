@@ -1,3 +1,12 @@
+// quantize_kernel gives each block a tile of 64 x 64 elements. Its threads load packs of 8, note the largest
+// |x|, scale and round, and store the packs in `out`; the rounded bytes are also laid in shared memory, from
+// which each thread collects 16 elements of a column for `transposed`. So x is read once, and both copies
+// have the same bits. The largest of the block goes to *amax at the end. amax_kernel does only this, where no
+// copy is wanted, and scales_kernel turns such largest values into scales and their inverses.
+//
+// A tile that reaches over the edge of the matrix, and every tile where packs are not aligned, takes the path
+// with `whole` false, which reads and stores single elements where it must. Maxima are joined as integers, so
+// their order does not show.
 #include "src/cuda/kernels/quantize.hpp"
 
 #include <algorithm>

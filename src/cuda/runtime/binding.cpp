@@ -1,3 +1,12 @@
+// src/cuda/device/module.cpp goes through these functions in this order, before it makes the GPU's runtime:
+// users_of() says who of the node uses which GPU; near_cpus() reads the CPUs near each of them; share_of()
+// cuts this rank's share out of those, by whole cores; cpus_to_bind() compares it with what the rank is
+// allowed, and bind_to() binds. Then gpu_nics() lists the cards that NCCL is told to use. A card is near a
+// GPU by the number of PCI bridges on the way that both share; NUMA nodes count only where bridges say
+// nothing.
+//
+// A file of sysfs that is missing is no failure: its answer is empty, and an empty list of CPUs in the end
+// means that the thread stays where it is. A list of CPUs that cannot be parsed is an Error.
 #include "src/cuda/runtime/binding.hpp"
 
 #include <fmt/core.h>

@@ -1,3 +1,13 @@
+// Nearly every function has the same three steps: bind() makes this GPU the current device of the calling
+// thread, one call of CUDA follows, and check() turns its code into an Error that names the call and the GPU.
+// What frees or destroys goes through end() instead, which only logs. Kernels are launched elsewhere
+// (SIMT_LAUNCH); declare(), which comes before each launch, binds the thread for them.
+//
+// The constructor makes the context and lets a stream write and await one word of host memory (try_words),
+// for 30 s at most: a GPU that does not answer, or has no such operations, is refused here and not in the
+// middle of a step. What holds afterwards: a device allocation has its driver pages of 2 MiB for itself, and
+// pinned host memory has the same address on host and GPU. Memory that is registered may have another one on
+// the GPU.
 #include "src/cuda/runtime/cuda_runtime.hpp"
 
 #include <cuda_runtime_api.h>

@@ -1,3 +1,13 @@
+// record() gives the next ticket and records the event at its place in the ring; if the ticket that was there
+// before has not passed, the host waits for it first. So a ticket that another one has replaced at its place
+// has passed, without a look at the GPU. The host waits for an event by asking again and again, with pauses
+// of up to 0.1 ms: it calls the hook in each turn, and gives up with an Error at the limit.
+//
+// upload() and download() have two parts of 1 MiB of pinned memory each, allocated at the first use; a part
+// is used again once its event has passed. repeat() goes through its three states by key. A capture that
+// fails is ended and thrown away, and the next call of that key tries again. Inside a capture waiting,
+// recording, upload() and download() are defects of the caller. The destructor waits 5 s at most for copies,
+// and then leaks the pinned memory.
 #include "src/cuda/runtime/cuda_stream.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,13 @@
+// next_character() decodes one character, and most functions here walk by it. A byte that is no UTF-8 counts
+// as one character, so that each text has characters, and nothing is refused.
+//
+// White space and the ends of lines are listed as Python has them. What can be printed, and the case of
+// letters, comes from utf8proc by general category; `special` has the letters whose upper case is several
+// letters, and lower() knows the final sigma and the dotted I. is_cased() takes the categories Lu, Ll and Lt
+// only, and so leaves out a few signs and modifiers that have a case for Python.
+//
+// split() and stripped() return ranges of bytes, so that their caller can cut a Text together with what is
+// known of its origin.
 #include "src/tools/chat/characters.hpp"
 
 #include <utf8proc.h>

@@ -1,3 +1,14 @@
+// run() goes through the tree that the parser has made and appends text to out_. A statement returns a Flow,
+// by which break and continue leave the bodies up to their loop. evaluate() computes an expression, with one
+// of() for each kind. A name is looked up from the innermost scope outwards, and then among the functions
+// that all templates have; one that is found nowhere is Undefined. A round of a loop, a macro, a generation
+// block and a block whose text is captured have a scope of their own (Inner); `if` has none, and a macro sees
+// only the root besides its own.
+//
+// Templates come from anywhere. Statements, expressions and text are paid for from the Budget, and Deeper
+// bounds how deep the stack gets. Everything that a template does wrong is a Refusal. where_ then still says
+// where it happened, since only an expression that has a value sets it back. After a Refusal the Evaluator is
+// not used again.
 #include "src/tools/chat/evaluator.hpp"
 
 #include <algorithm>

@@ -1,3 +1,12 @@
+// A recursive descent: each level of precedence has a function, which reads its operands by the next tighter
+// one. From the loosest to the tightest these are tuple(), expression() for if-else, alternative() for or,
+// conjunction() for and, negation(), comparison(), sum(), joined() for ~, product(), power() and unary().
+// Binary operators are left-associative, ** too, as in Jinja; a chain of comparisons is one node. unary()
+// reads the operand itself by the functions of operand_parser.cpp.
+//
+// Deeper bounds how deep calls lie in calls, and make() how deep a tree gets, which a long sum makes deep
+// without such calls. The stack for computing and destroying a tree is thus bounded. The last token is `end`,
+// and next() stays there, so nothing reads behind the tokens. What does not fit is refused with its place.
 #include "src/tools/chat/expression_parser.hpp"
 
 #include <algorithm>

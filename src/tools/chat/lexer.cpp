@@ -1,3 +1,14 @@
+// Newlines are made "\n" first. Then run() calls data() until all is read: each call takes the text up to the
+// next tag, and that tag. comment() skips to its end; inside() cuts the other tags into names, numbers,
+// strings and signs, until the closing mark, which counts only where no bracket is open.
+//
+// White space is dropped at both ends of a tag: data() cuts the text before it (a "-", or white space alone
+// between the line's beginning and a block or comment), and leave_tag() skips what follows (a "-", or the
+// newline behind a block or comment).
+//
+// Only advance() moves the place, and so each token has its line and column. A tag, comment or string without
+// end, a bracket without partner, and a number, escape or character that is not understood are refused there.
+// Which names exist is not decided here.
 #include "src/tools/chat/lexer.hpp"
 
 #include <algorithm>

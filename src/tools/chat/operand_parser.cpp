@@ -1,3 +1,12 @@
+// The second half of ExpressionParser: what stands between operators. primary() reads a literal, a name or a
+// bracket; postfixes() adds subscripts and calls; unary(), which is in expression_parser.cpp, then adds
+// filters and tests. A test may have one argument without brackets, as in `is divisibleby 3`.
+//
+// Filters and tests are looked up here, so one that is not understood is refused with its place before any
+// template runs. Variables, functions and methods are known only when it runs. Refused are also a number of
+// more than 63 bits, and arguments that are unpacked with * or **.
+//
+// Every make() is told the depth of the deepest tree below it, from which the bound on trees follows.
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>

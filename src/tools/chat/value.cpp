@@ -1,3 +1,12 @@
+// Lists, mappings, loops and methods are made by the functions here. Those calculate how deep values lie
+// inside the new one, and refuse more than deepest_value (list_value(), dict_value() and method_value(); a
+// Loop lies around a list that was checked). The stack for walking down a value, or for destroying it, is
+// thus bounded. Namespaces and macros are only pointed at, and count as flat.
+//
+// The other functions answer as Python does, or refuse. equal() and less() compare numbers of all kinds, a
+// boolean as an integer, and else only values of one kind; a kind without a content to compare equals itself
+// alone. Strings are ordered by bytes, which is the order of their code points. equal(), contains() and
+// items_of() pay from the Budget for what they go through.
 #include "src/tools/chat/value.hpp"
 
 #include <algorithm>

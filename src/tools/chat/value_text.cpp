@@ -1,3 +1,11 @@
+// to_text() returns a string as it is, and nothing for undefined. Every other value goes through a Writer:
+// repr() and json() walk down lists and mappings, and scalar() writes numbers, booleans and none. Each piece
+// of text is paid for before it is appended, since a small value may hold one list many times; how deep
+// values lie is bounded where they are made (value.cpp).
+//
+// float_text() writes the fewest digits that read back as the same number. string_repr() takes the quotes
+// that Python takes, and json_string() the escapes of json.dumps(), with surrogate pairs where only ASCII is
+// allowed. A value that has no text, such as a macro or a generator, is a Refusal.
 #include "src/tools/chat/value_text.hpp"
 
 #include <algorithm>

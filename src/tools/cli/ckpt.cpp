@@ -1,3 +1,13 @@
+// Each verb has three steps: what the path means (folder_of(), checkpoint_of()), what is known of the
+// checkpoints, and that as text or JSON. Functions that print come in pairs, for a Manifest and for a
+// FilesManifest. `diff` has a file of its own.
+//
+// - ls asks for the condition of each checkpoint, which reads its manifest and the sizes of its files; a
+//   damaged one is a line among the others.
+// - show reads one manifest; for one of the trainer it also looks in the local level of this machine.
+// - verify reads every byte, under a Lease, so that a run that is alive does not remove what is being read.
+//   One that retention took before is passed over. The newest of a folder may just be written again: if it
+//   cannot be read, verify() waits up to 10 s for that, and reads once more.
 #include "src/tools/cli/ckpt.hpp"
 
 #include <fmt/core.h>

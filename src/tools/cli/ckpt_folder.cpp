@@ -1,3 +1,12 @@
+// export_folder() plans the files of weights, makes an AsideFolder beside the target, and fills it: the files
+// of the tokenizer, generation_config.json, config.json, and the weights, with an index if they are several
+// files. commit() syncs the folder and gives it its name by one rename. Until then the target does not exist,
+// or is the empty folder that it was, and an exception removes what was written. export_adapters() does the
+// same with the two files of peft.
+//
+// The tokens that begin and end texts are found on the way: in the tokenizer's config.json, in that of the
+// model this one was made of, or in the tokenizer itself. A tokenizer of Hugging Face's that Holdfast cannot
+// read is copied all the same; like a config that it cannot read, it only says nothing of them.
 #include "src/tools/cli/ckpt_folder.hpp"
 
 #include <sys/stat.h>

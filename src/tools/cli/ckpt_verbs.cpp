@@ -1,3 +1,12 @@
+// The command line of `holdfast ckpt`, in three groups: verbs that look, that convert, and that decide what
+// is kept. add() declares one verb. Its options are in a struct that lives as long as the command, and its
+// callback, which CLI11 calls once all is parsed, hands them to a function of ckpt.hpp or ckpt_change.hpp and
+// sets the exit code. That function does the work.
+//
+// A path that may name a run goes through with_run_found(). Options that exclude or need each other are
+// declared so, and CLI11 refuses them before the callback. Export, import and consolidate call
+// note_interrupts() first, so that Ctrl-C cleans up; ckpt_export_dcp() becomes another program, and does not.
+// A new verb needs an add() in its group.
 #include <cstdint>
 #include <iostream>
 #include <map>

@@ -1,3 +1,13 @@
+// encode_part() is called by a worker for one part, in which no other worker writes. PartEncoder opens a
+// token file for training, and one for validation if a share is held out. encode_texts() or encode_tokens()
+// then goes through the documents: it counts each, leaves out those that KeptDocuments calls duplicates, and
+// appends the others to their side. At the tail's border a document may go to both. A conversation that its
+// template refuses is counted as broken, and ends the work only under --strict.
+//
+// If duplicates are left out, the part must have had as many documents as when they were sought; otherwise
+// the input has changed, which is an Error. Input files that begin in this part are hashed, the token files
+// finished, and save() writes the counts. That comes last: a part without it is not done, and is encoded
+// again.
 #include "src/tools/corpus/encode.hpp"
 
 #include <xxhash.h>

@@ -1,3 +1,12 @@
+// next() goes through the ranges of a part. A file of plain text is one document. Of lines and of elements of
+// an array, next_line() gives the next one that has a text: text_of() takes it from its key, or, of a
+// conversation, writes what its template sees as JSON that is the same for every spelling. Malformed UTF-8 is
+// repaired and counted. A blank line is skipped, an empty text counted, and a broken line goes to note(),
+// which counts it or, under --strict, throws with its number in the file.
+//
+// When a range ends, close_range() throws if it is a whole file that gave no document. A file that was cut
+// into ranges can only be judged when all of them are known (check_files() in prepare.cpp). --skip-bad-files
+// lets both pass, and files that are no text. reject() takes back the document that was given out last.
 #include "src/tools/corpus/reader.hpp"
 
 #include <algorithm>

@@ -1,3 +1,14 @@
+// State plans its memory once: one matrix for each activation, shared by all blocks, with room for the
+// largest pass. pass() computes all blocks for the newest tokens of some texts; a Part says which rows are
+// whose. prefill() calls it for one text, a chunk at a time, and step() for one token of each text.
+//
+// Most operations are those of the trainer (run_forward()). Three are not: rope() turns each text by its own
+// positions; attention() appends keys and values to the text's cache and attends to what is in it; and linear
+// layers for single tokens are those of products.hpp. When all blocks are done, the texts grow by their rows.
+// head() computes the logits behind the last row of each part.
+//
+// prefill() that is stopped has put only some chunks behind the text, which is why that is of no use any
+// more.
 #include "src/tools/infer/decoder.hpp"
 
 #include <algorithm>

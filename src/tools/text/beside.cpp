@@ -1,3 +1,12 @@
+// BesideReader parses what there is of the three files; one that is missing counts as empty. read() first
+// refuses settings that would make other tokens of a text than the tokenizer's file does. Then it takes flags
+// and named tokens from the config, and, where that does not say all, named tokens from the map, which
+// replace the former. Added tokens come from "added_tokens_decoder" or else from added_tokens.json, sorted by
+// id; where both are there, they must agree. At last, declare_specials() adds special tokens that only have a
+// name, or stand in a list, without an id.
+//
+// Nothing is compared with a vocabulary here: its owner calls expect_id() for each token. Errors name the
+// file.
 #include "src/tools/text/beside.hpp"
 
 #include <algorithm>

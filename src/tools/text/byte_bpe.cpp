@@ -1,3 +1,15 @@
+// An Encoding takes one text through these steps. split() finds the added tokens that count in the raw text.
+// What lies between them is normalised (NFC), and split() finds those that count in normalised text. The rest
+// gets a space before it where the model says so, and cut() takes it through the steps of the pre-tokenizer,
+// one pattern after the other. What comes out is a word: its tokens come from the WordCache, or from merge(),
+// which begins with a token for each byte unless the model takes whole words from its vocabulary.
+//
+// A special token counts only where its text lies in a parsed range. With encode_template_at(), each token
+// also gets the byte of the original text at which it begins; put() calculates that back through the space
+// and NFC. Patterns share a number of steps that grows with the text, and an Error ends one that needs more.
+//
+// Calls may come from several threads: each borrows a Scratch, and the rest does not change after
+// construction.
 #include "src/tools/text/byte_bpe.hpp"
 
 #include <algorithm>

@@ -1,3 +1,12 @@
+// Reader::read() takes a tokenizer.json apart in this order: the kind of model, the steps before it
+// (read_cuts()), the vocabulary, merges, added tokens, and which token the post-processor puts first. Pieces
+// are spelled in the alphabet of bytes, and unspelled() gives their bytes; a piece that spells none goes to
+// `odd`. Every byte that UTF-8 can have must have a token, so any text can be encoded. An added token is
+// either in the vocabulary or has the next id: ids have no gaps.
+//
+// add_declared() adds what the files beside it say, by the same rule, and document_tokens() lists which names
+// of tokens may begin and end documents, the first choice first. A file that is damaged, or asks for
+// something that is not supported, is an Error (usage) with the file's name.
 #include "src/tools/text/byte_bpe_model.hpp"
 
 #include <algorithm>

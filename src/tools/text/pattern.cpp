@@ -1,3 +1,14 @@
+// A Pattern is prepared once: parse_pattern() reads it, one that can match the empty text is refused, and
+// find_first_bytes() marks with which bytes a match of each branch can begin. match() then tries only the
+// branches that fit the next byte, in their order, and the first that matches counts.
+//
+// A Matcher goes through a branch item by item. A set takes as many characters as it can and gives them back
+// one by one while the rest does not match, unless it is possessive or nothing follows. A group tries its
+// branches, with the rest of the outer branch chained behind (Rest). A look-ahead matches without moving.
+//
+// Each call goes further in the pattern, whose groups do not repeat, so the stack is bounded by the pattern
+// and not by the text. Runs of characters and further attempts are paid for from `steps`, so the time is
+// bounded, too.
 #include "src/tools/text/pattern.hpp"
 
 #include <algorithm>

@@ -1,3 +1,12 @@
+// A recursive descent over the expression: alternatives() reads branches, item() reads a group, a set in
+// brackets, an escape or a character, and repetition() what is behind it. Groups are at most 32 deep. A set
+// is complete when item() has called finish(); matching only reads it.
+//
+// A form that is not among those of pattern.hpp is refused with its place, and never read as something
+// similar: words that are cut otherwise would give tokens that the model has not learned. Inside (?i:..)
+// ignore_case_ is set, up to the end of that group; letters outside ASCII and properties are refused there.
+//
+// White space and the script Han are listed here; general categories come from unicode.hpp.
 #include <optional>
 
 #include "src/base/error.hpp"

@@ -1,3 +1,14 @@
+// In every comparison each rank brings one number at a time, a hash or a flag, and numbers_of_all() tells all
+// to all. The functions of accuse.hpp judge from these numbers alone, so every rank comes to the same verdict
+// without further messages.
+//
+// In a step, begin_step() chooses the micro-batch to watch, the same place on every rank. After the
+// gradients, compare_replicas() compares the state if that is due: with the digests of its snapshot where
+// there is one, else of memory. Then look_at_not_finite(), for a step that is not finite, and
+// compare_micro_batch() compute again. Before they accuse a rank of wrong computing, both compare the states
+// where replicas hold the same, since other weights explain other gradients. A Doubt names the newest step
+// that can be trusted; what to do about it is the trainer's business. A restored state counts as one on which
+// the replicas agreed (begin_at).
 #include "src/train/engine/silent_check.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,14 @@
+// The base class has what both kinds share. A snapshot begins with make_current(), which has the state copied
+// to a buffer unless it lies there already. begin() then lets the background wait for the copy, compute
+// digests, seal the buffer and call the hook; join() waits for all that, and throws what failed there. hold()
+// keeps the live buffer as it is until release().
+//
+// - HostSnapshots: next() opens the buffer that the optimizer writes to, and moved() makes it live.
+// - DeviceSnapshots: the side stream copies the arenas, and join() makes compute wait for that copy. Buffers
+//   are pinned in the background (prepare) or when they are needed.
+//
+// With a local level a buffer is opened before anybody writes to it, so a process that dies leaves no seal on
+// a state that is not whole. `mutex_` guards the rotation alone; all else is kept apart by join().
 #include "src/train/local/snapshots.hpp"
 
 #include <sys/mman.h>

@@ -1,3 +1,15 @@
+// Restore::run() puts away what is not trusted, gathers the offers of the local level, and then repeats:
+// next_choice() chooses the newest point that may be whole, and Fill::round() fills the ranks' state from its
+// places. What turned out bad is ruled out, and the next choice does without it. When nothing is bad, the
+// replicas must hold the same, what the ranks own must have the digest of what they hold, and the manifest of
+// a checkpoint that was used must name that state; else the point is refused. When replicas differ for the
+// first time, each rank first reads all by itself.
+//
+// Checkpoints are looked at one after the other, as far back as a choice needs (complete_list). Where one
+// cannot be read now, nothing older is chosen: the ranks wait, and throw when patience is over or waiting
+// cannot help. Training starts at step 0 only where no checkpoint that may be taken is known; if all of those
+// are damaged, that is an Error. All ranks decide from the same data, so each finds itself at the same
+// collective.
 #include "src/train/restore/restore.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,15 @@
+// round() has two halves. In the first each rank copies what lies on its node and reads from the checkpoint
+// what the choice gives to it. The ranks agree on what was bad; only if nothing was, they send each other the
+// rest (exchange), and agree again. A piece stays while the choices name the same source for it, so a round
+// after a damaged piece repeats only what has changed; another point begins anew.
+//
+// Messages need no requests: transfers_to() lists from the choices alone what a rank receives from whom, and
+// sender and receiver compute the same list with the same tags. The digests of a snapshot come before its
+// pieces, and their hash must be the seal that was offered. Pieces of a checkpoint are checked where they are
+// read (salvage()), and the whole in restore.cpp.
+//
+// An exchange that fails on any rank was the last one of this restore: the next choice does without the
+// network.
 #include "src/train/restore/restore_pieces.hpp"
 
 #include <fmt/format.h>

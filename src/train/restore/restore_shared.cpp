@@ -1,3 +1,14 @@
+// Rank 0 looks at the folder, and the others get its findings as text: an Announced, and the text of the
+// manifest, which each rank parses when it needs it. What fails on rank 0 fails on all.
+//
+// add_older() goes through the steps that are on record or in the folder, newest first. A checkpoint that is
+// damaged is passed over with a note; one that is missing or cannot be read is `blocked`, and ends the list.
+// wait() pauses, takes off the list what is known of it so far, and lets add_older() look at it again, until
+// patience is over. A checkpoint with shards that are cut is still of use where the ranks have snapshots of
+// its point and as many ranks have written it as there are now.
+//
+// add() takes the checkpoint that run.resume names, under a lease, so that the run that owns it does not
+// remove it meanwhile. manifest() refuses another model, and another arithmetic unless that is allowed.
 #include "src/train/restore/restore_shared.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,14 @@
+// The training thread begins a save and hands it over; the saver's thread (serve) takes the jobs in their
+// order and persists each: write() waits for the copy, writes the shard and releases the snapshot,
+// before_vote() has the metrics of earlier steps written, and then this rank votes. In a supervised run the
+// vote goes to the agent. In bare mode the other ranks lay it into the checkpoint's folder as a file, and
+// rank 0 collects them, commits or drops (commit), records the result, and leaves old checkpoints to the
+// thread of tidy().
+//
+// One snapshot is held at a time. A save that finds the one before still held waits as begin() says, or
+// becomes a job without a snapshot, which votes no, so that nobody waits for its vote in vain. What fails in
+// writing, voting or committing is logged and kept for why(), and the thread goes on. `begun_`, `newest_` and
+// `stuck_` belong to the training thread, jobs and totals are guarded by `mutex_`.
 #include "src/train/save/saver.hpp"
 
 #include <fmt/core.h>
