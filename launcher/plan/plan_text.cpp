@@ -176,7 +176,7 @@ std::vector<std::string> speed(const Forecast& f) {
 /// "750 steps: 3 epochs of 250 steps (2,000 sequences)"
 std::string length(const Plan& p) {
   if (p.steps == 0) return "as many steps as train.epochs make of the data";
-  std::string out = count_text(p.steps, "step");
+  std::string out = grouped_text(p.steps) + (p.steps == 1 ? " step" : " steps");
   if (p.samples_of_epoch == 0) return out;
   const double samples = static_cast<double>(p.steps) * p.global_batch;
   const double epochs = samples / static_cast<double>(p.samples_of_epoch);

@@ -71,15 +71,16 @@ TEST_F(SubmitCommand, goes_on_where_slurm_does_not_say_its_name) {
 }
 
 TEST_F(SubmitCommand, computes_the_steps_of_epochs_once) {
-  // 4096 tokens are 15 samples of 256 tokens and a label.
-  const std::vector<std::string> two = {"--set", "train.epochs=2"};
+  // 4096 tokens are 31 samples of 128 tokens and a label; a step takes 16.
+  std::vector<std::string> two = {"--set", "train.epochs=2", "--set", "optim.warmup_steps=1"};
   const auto plan = call("plan", two);
   ASSERT_EQ(plan.status, 0) << plan.err;
-  EXPECT_THAT(plan.out, HasSubstr("length      4 steps: 2.133 epochs of 1.875 steps (15 sequences)"));
-  const auto json = nlohmann::json::parse(call("plan", {"--set", "train.epochs=2", "--json"}).out);
+  EXPECT_THAT(plan.out, HasSubstr("run         4 steps: 2.065 epochs of 1.9375 steps (31 sequences)"));
+  ASSERT_EQ(submit(two).status, 0);
+  two.push_back("--json");
+  const auto json = nlohmann::json::parse(call("plan", two).out);
   EXPECT_EQ(json.at("steps"), 4);
-  EXPECT_EQ(json.at("samples_of_epoch"), 15);
-  ASSERT_EQ(submit({"--set", "train.epochs=2", "--set", "optim.warmup_steps=1"}).status, 0);
+  EXPECT_EQ(json.at("samples_of_epoch"), 31);
   const auto train = config::load(run.config()).config.train;
   EXPECT_EQ(train.steps, 4);
   EXPECT_EQ(train.epochs, 2);
@@ -87,10 +88,10 @@ TEST_F(SubmitCommand, computes_the_steps_of_epochs_once) {
 
 TEST_F(SubmitCommand, refuses_epochs_that_are_no_step) {
   for (const char* verb : {"plan", "submit"}) {
-    const auto few = call(verb, {"--set", "train.epochs=2", "--set", "train.global_batch=16"});
+    const auto few = call(verb, {"--set", "train.epochs=2", "--set", "train.global_batch=32"});
     EXPECT_EQ(few.status, 3) << verb;
     EXPECT_THAT(few.err,
-                HasSubstr("is smaller than one step (it has 15 samples, and train.global_batch is 16)"));
+                HasSubstr("is smaller than one step (it has 31 samples, and train.global_batch is 32)"));
     const auto both = call(verb, {"--set", "train.epochs=2", "--set", "train.steps=3"});
     EXPECT_EQ(both.status, 2) << verb;
     EXPECT_THAT(both.err, HasSubstr("train.steps and train.epochs are both set"));
@@ -99,7 +100,7 @@ TEST_F(SubmitCommand, refuses_epochs_that_are_no_step) {
   tokens = "/nowhere";
   const auto plan = call("plan", {"--set", "train.epochs=2"});
   EXPECT_EQ(plan.status, 0) << plan.err;
-  EXPECT_THAT(plan.out, HasSubstr("length      as many steps as train.epochs make of the data"));
+  EXPECT_THAT(plan.out, HasSubstr("run         as many steps as train.epochs make of the data"));
   EXPECT_THAT(plan.out, HasSubstr("the data cannot be read here"));
   EXPECT_EQ(submit({"--set", "train.epochs=2"}).status, 2);
 }

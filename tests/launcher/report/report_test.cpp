@@ -133,7 +133,7 @@ TEST_F(ReportTest, ShowsTheLossOfEachHeldOutFile) {
     line.update(more);
     return line.dump() + "\n";
   };
-  scratch.write("metrics.jsonl", text_of_line({}));
+  scratch.write("metrics.jsonl", text_of_line(nlohmann::json::object()));
   EXPECT_THAT(html(page_of(facts())), HasSubstr("Held-out loss: last 3.0000"));
   scratch.write("metrics.jsonl", text_of_line({{"held_out_by_file", {{"chat", 3.0}, {"code", 1.0}}}}));
   const std::string several = html(page_of(facts()));
