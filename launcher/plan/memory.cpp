@@ -38,6 +38,7 @@ Elements elements_of(const config::ModelShape& model, int group, int replicas, b
   Elements out;
   out.units.assign(as_size(model.layers) + 2, 0);
   out.gradients = out.units;
+  std::vector<Slice> slices(out.units.size());  // of what is trained of each unit
   for (const auto& t : config::stored_tensors_of(model)) {
     const int cut_for = split_optimizer && !t.frozen ? replicas : 1;  // see src/shard/layout.cpp
     const std::int64_t slice = slice_stride(t.elements(), group, cut_for),
@@ -49,10 +50,15 @@ Elements elements_of(const config::ModelShape& model, int group, int replicas, b
       continue;
     }
     out.gradients[unit] = round_up(out.gradients[unit], unit_alignment) + slice * group;
+    if (slices[unit].count == 0) slices[unit].first = out.slice;
+    slices[unit].count += slice;
     out.slice += slice;
     out.largest = std::max(out.largest, slice);
     out.optimized += split_optimizer ? part : slice;
   }
+  for (const Slice& unit : slices)
+    if (!split_optimizer)
+      out.slice = std::max(out.slice, unit.first + slice_stride(unit.count, replicas) * replicas);
   return out;
 }
 

@@ -35,14 +35,11 @@ struct Wire {
 };
 
 /// A whole tensor of `elements` in symmetric memory; member r's part is [r * part, (r + 1) * part), cut at
-/// `elements`: short or empty at the end. Nothing behind `elements` is touched, but for the room there.
+/// `elements`: short or empty at the end. Nothing behind `elements` is touched, but by all_gather().
 struct Extent {
   void* data = nullptr;
   std::int64_t elements = 0, part = 0;
   DType type = DType::fp32;
-  /// Elements from `data` on that belong to the tensor; 0: as many as it has. Where they hold whole parts, an
-  /// all-gather may leave anything behind `elements`.
-  std::int64_t room = 0;
 };
 
 /// Adds up this member's part of what all members brought. Called by whoever does the operation (on the host
@@ -78,7 +75,8 @@ class Communicator {
   virtual std::span<std::byte> symmetric_memory(std::int64_t bytes) = 0;
 
   /// Before: each member has its own part in place. After: every member has all of every tensor. Starts after
-  /// `after`.
+  /// `after`. Symmetric memory has room for whole parts of all members, and what is behind `elements` there
+  /// is of no use to anybody, or the same on all members: one's may go to the others.
   virtual Event all_gather(std::span<const Extent> tensors, const Event& after = {}) = 0;
   /// Each member brings the gradients of one micro-batch (a whole one per tensor) and adds up its own part of
   /// all members' gradients (numerics rule 5).

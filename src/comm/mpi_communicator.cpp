@@ -51,14 +51,16 @@ MpiCommunicator::~MpiCommunicator() {
   engine_->remove(group_);
 }
 
-void MpiCommunicator::check_extents(std::span<const Extent> tensors, std::int64_t behind) const {
+void MpiCommunicator::check_extents(std::span<const Extent> tensors, std::int64_t behind,
+                                    bool whole_parts) const {
   const MpiWorld& world = group_->world();
   for (const Extent& tensor : tensors) {
     expects(tensor.part * size() >= tensor.elements && tensor.part >= 0, "parts that cover the tensor");
     if (size() == 1 || tensor.elements == 0) continue;
     expects(!world.base_of.empty(), "tensors of a collective lie in symmetric memory");
     const std::int64_t at = static_cast<const std::byte*>(tensor.data) - world.base_of[world.rank],
-                       bytes = (std::max(tensor.elements, tensor.room) + behind) * bytes_of(tensor.type);
+                       elements = whole_parts ? tensor.part * size() : tensor.elements,
+                       bytes = (elements + behind) * bytes_of(tensor.type);
     expects(at >= 0 && at + bytes <= world.symmetric_bytes,
             "tensors of a collective lie in symmetric memory");
   }
@@ -85,7 +87,7 @@ Event MpiCommunicator::bulk(Operation& operation, Collective kind, std::int64_t 
 }
 
 Event MpiCommunicator::all_gather(std::span<const Extent> tensors, const Event& after) {
-  check_extents(tensors, 0);
+  check_extents(tensors, 0, true);
   const std::int64_t bytes = sent_by_gather(tensors, rank(), size());
   Operation& operation = group_->next(tensors, {});
   wire_.all_gather += bytes;
@@ -94,7 +96,7 @@ Event MpiCommunicator::all_gather(std::span<const Extent> tensors, const Event& 
 
 Event MpiCommunicator::ordered_reduce_scatter(std::span<const Extent> gradients, OrderedReducer& reducer,
                                               const Event& after) {
-  check_extents(gradients, 0);
+  check_extents(gradients, 0, false);
   const std::int64_t bytes = sent_by_reduce_scatter(gradients, rank());
   Operation& operation = group_->next(gradients, one_each_);
   operation.reducer = &reducer;
@@ -105,7 +107,7 @@ Event MpiCommunicator::ordered_reduce_scatter(std::span<const Extent> gradients,
 Event MpiCommunicator::exchange_partial_sums(std::span<const Extent> tensors, std::int64_t array_stride,
                                              std::span<const int> sums_of, OrderedReducer& reducer,
                                              const Event& after) {
-  check_extents(tensors, reach_of_partial_sums(sums_of, array_stride, size()));
+  check_extents(tensors, reach_of_partial_sums(sums_of, array_stride, size()), false);
   const std::int64_t bytes = sent_by_partial_sums(tensors, sums_of, rank());
   Operation& operation = group_->next(tensors, sums_of);
   operation.array_stride = array_stride;

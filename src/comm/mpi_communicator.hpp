@@ -45,7 +45,7 @@ class MpiCommunicator final : public Communicator {
   /// Everybody's words, one after another, by member.
   std::vector<std::uint64_t> share(std::span<const std::uint64_t> words);
   SharedMemory share_memory(int owner, std::int64_t bytes, std::size_t first, std::size_t count);
-  void check_extents(std::span<const Extent> tensors, std::int64_t behind) const;
+  void check_extents(std::span<const Extent> tensors, std::int64_t behind, bool whole_parts) const;
 
   std::shared_ptr<MpiEngine> engine_;
   std::shared_ptr<MpiGroup> group_;

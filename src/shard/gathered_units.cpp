@@ -37,10 +37,8 @@ GatheredUnits::GatheredUnits(const Layout& layout, const Policy& policy, const M
   gather_extents_.resize(units), publish_extents_.resize(units);
   for (const StoredSlice& s : layout.slices) {
     const auto unit = as_size(s.unit);
-    gather_extents_[unit].push_back(
-        {nullptr, s.elements, s.stride, policy.parameters, s.stride * layout.mesh.group});
-    if (!s.frozen)
-      publish_extents_[unit].push_back({nullptr, s.slice.count, s.part, policy.parameters, s.stride});
+    gather_extents_[unit].push_back({nullptr, s.elements, s.stride, policy.parameters});
+    if (!s.frozen) publish_extents_[unit].push_back({nullptr, s.slice.count, s.part, policy.parameters});
   }
 }
 

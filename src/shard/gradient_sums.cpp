@@ -42,7 +42,11 @@ GradientSums::GradientSums(const Layout& layout, const LanePlan& lanes, const Po
     if (s.frozen) continue;
     Unit& unit = units_[s.unit];
     unit.gradient_extents.push_back({nullptr, s.elements, s.stride, policy.reduce});
-    unit.sum_extents.push_back({nullptr, s.slice.count, s.part, DType::fp32});
+    if (splits()) unit.sum_extents.push_back({nullptr, s.slice.count, s.part, DType::fp32});
+  }
+  for (int unit = 0; unit < layout.units() && !splits(); ++unit) {
+    const std::int64_t n = layout.unit_slices[unit].count;
+    units_[unit].sum_extents = {{nullptr, n, slice_stride(n, mesh.replicas), DType::fp32}};
   }
 }
 
@@ -139,12 +143,13 @@ void GradientSums::MicroBatchReducer::reduce(tensor::Stream& stream, int tensor,
 
 void GradientSums::PartialSumReducer::reduce(tensor::Stream& stream, int tensor, std::int64_t first,
                                              std::int64_t count, std::span<const void* const> sources) {
-  const StoredSlice& s = all_.slice(unit_, tensor);
   // Else the sum takes the place of my part of my first partial sum, which is one of the sources and read by
   // nobody else.
-  float* const sum = all_.splits()
-                         ? all_.sums_at_ + s.optimizer_offset + first
-                         : all_.accumulators_at_ + s.offset + (s.owned.first - s.slice.first) + first;
+  const Mesh& mesh = all_.layout_.mesh;
+  const Slice unit = all_.layout_.unit_slices[unit_];
+  float* const sum = first + (all_.splits() ? all_.sums_at_ + all_.slice(unit_, tensor).optimizer_offset
+                                            : all_.accumulators_at_ + unit.first +
+                                                  slice_of(unit.count, mesh.replicas, mesh.replica()).first);
   all_.add_up(stream, all_.partial_sums_, 0, all_.final_additions_.terms, sources, DType::fp32, count, sum);
 }
 

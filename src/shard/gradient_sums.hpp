@@ -82,7 +82,8 @@ class GradientSums {
     Unit(GradientSums& all, int unit) : micro_batches(all, unit), partial_sums(all, unit) {}
     MicroBatchReducer micro_batches;
     PartialSumReducer partial_sums;
-    std::vector<comm::Extent> gradient_extents, sum_extents;
+    std::vector<comm::Extent> gradient_extents;
+    std::vector<comm::Extent> sum_extents;       ///< of each tensor under HFSDP, else all at once
     tensor::Event reduced, exchanged, gathered;  ///< of the latest step
   };
 

@@ -1,6 +1,9 @@
 #include "src/shard/layout.hpp"
 
+#include <algorithm>
+
 #include "src/base/as_size.hpp"
+#include "src/base/error.hpp"
 
 namespace holdfast::shard {
 namespace {
@@ -56,7 +59,7 @@ Layout layout_of(const config::ModelShape& shape, const Mesh& mesh) {
   out.tied = shape.tied_embeddings;
   const auto units = as_size(out.units());
   out.unit_elements.assign(units, 0), out.gradient_elements.assign(units, 0);
-  out.unit_stored.resize(units), out.unit_trained.resize(units);
+  out.unit_stored.resize(units), out.unit_trained.resize(units), out.unit_slices.resize(units);
   for (const auto& stored : config::stored_tensors_of(shape)) {
     StoredSlice s = cut(stored, mesh);
     const auto unit = as_size(stored.unit);
@@ -70,6 +73,10 @@ Layout layout_of(const config::ModelShape& shape, const Mesh& mesh) {
       for (const Piece& p : pieces) out.frozen.push_back({number, p.tensor, p.first, p.count, p.offset});
     } else {
       s.gradient_offset = align(out.gradient_elements[unit]);
+      Slice& of_unit = out.unit_slices[unit];
+      if (of_unit.count == 0) of_unit.first = out.slice_elements;
+      expects(of_unit.first + of_unit.count == out.slice_elements, "a unit's tensors lie behind each other");
+      of_unit.count += s.stride;
       s.offset = out.slice_elements;
       s.optimizer_offset = out.arena_elements;
       append_pieces(out.held, stored, specs, s.optimized, s.optimizer_offset);
@@ -81,6 +88,14 @@ Layout layout_of(const config::ModelShape& shape, const Mesh& mesh) {
       out.unit_trained[unit].push_back(number);
     }
     out.slices.push_back(s);
+  }
+  if (!mesh.split_optimizer) {
+    // Replicas gather the sums of a unit in whole parts, behind those of the units above it: what goes beyond
+    // the unit are their sums, which all replicas have by then. At the end of the arena there is room
+    // instead.
+    for (const Slice& unit : out.unit_slices)
+      out.slice_elements =
+          std::max(out.slice_elements, unit.first + slice_stride(unit.count, mesh.replicas) * mesh.replicas);
   }
   return out;
 }

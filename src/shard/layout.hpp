@@ -61,6 +61,9 @@ struct Layout {
   std::vector<FrozenPiece> frozen;  ///< what this member has of them, in order; the same on every replica
   std::int64_t arena_elements = 0;  ///< of each optimizer arena
   std::int64_t slice_elements = 0;  ///< of each slice arena; the same on every rank
+  /// The slices of a unit's trained tensors, which lie behind each other in a slice arena; their padding
+  /// counts.
+  std::vector<Slice> unit_slices;
   std::vector<std::int64_t> unit_elements;      ///< of the gather buffer of each unit; the same on every rank
   std::vector<std::int64_t> gradient_elements;  ///< of each unit's gradients; the same on every rank
 

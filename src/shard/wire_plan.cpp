@@ -26,16 +26,19 @@ WirePlan wire_plan(const Layout& layout, const LanePlan& lanes, const Policy& po
   WirePlan out;
   if (mesh.group > 1) out.gathers.all_gather = gather_bytes(layout, policy, micro_steps);
   const auto partial_sums = static_cast<std::int64_t>(lanes.partial_sums(mesh.replica()).size());
+  const auto among_replicas = [&](std::int64_t elements, std::int64_t mine, DType gathered) {
+    out.replicas.exchange_partial_sums += partial_sums * (elements - mine) * tensor::bytes_of(DType::fp32);
+    out.replicas.all_gather += mine * (mesh.replicas - 1) * tensor::bytes_of(gathered);
+  };
   for (const StoredSlice& s : layout.slices) {
     if (s.frozen) continue;
     out.reductions.ordered_reduce_scatter +=
         micro_steps * (s.elements - s.slice.count) * tensor::bytes_of(policy.reduce);
-    if (mesh.replicas == 1) continue;
-    out.replicas.exchange_partial_sums +=
-        partial_sums * (s.slice.count - s.owned.count) * static_cast<std::int64_t>(sizeof(float));
-    out.replicas.all_gather += s.owned.count * (mesh.replicas - 1) *
-                               tensor::bytes_of(mesh.split_optimizer ? policy.parameters : DType::fp32);
+    if (mesh.split_optimizer) among_replicas(s.slice.count, s.owned.count, policy.parameters);
   }
+  for (const Slice& unit : layout.unit_slices)  // as GradientSums exchanges them
+    if (mesh.replicas > 1 && !mesh.split_optimizer)
+      among_replicas(unit.count, slice_of(unit.count, mesh.replicas, mesh.replica()).count, DType::fp32);
   return out;
 }
 

@@ -107,6 +107,24 @@ TEST(Layout, SlicesDoNotDependOnTheNumberOfReplicasUnlessTheyShareOutTheState) {
   }
 }
 
+/// Issue 39: NCCL gathers whole parts.
+TEST(Layout, ReplicasHaveRoomForWholePartsOfAUnitsSums) {
+  for (const auto strategy : {Strategy::no_shard, Strategy::hybrid_shard})
+    for (const int replicas : {1, 2, 3, 5, 124}) {
+      const int group = strategy == Strategy::no_shard ? 1 : 2;
+      const Layout layout = layout_of(odd_shape(false), mesh_of(strategy, group, 1, group * replicas, 0));
+      std::int64_t end = 0;  // of the unit below: those above are gathered before
+      for (int unit = 0; unit < layout.units(); ++unit) {
+        const Slice& sums = layout.unit_slices[unit];
+        EXPECT_EQ(sums.first, end);
+        end = sums.first + sums.count;
+        EXPECT_LE(sums.first + slice_stride(sums.count, replicas) * replicas, layout.slice_elements);
+      }
+      EXPECT_LE(layout.slice_elements - end, slice_alignment * replicas);
+      EXPECT_TRUE(replicas > 1 || layout.slice_elements == end);
+    }
+}
+
 TEST(Layout, AReplicasPartLiesInsideItsSlice) {
   for (int rank = 0; rank < 8; ++rank) {
     const Layout layout = layout_of(odd_shape(false), mesh_of(Strategy::hfsdp, 2, 1, 8, rank));

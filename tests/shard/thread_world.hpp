@@ -244,12 +244,11 @@ class ThreadWorld {
         const comm::Extent& tensor = op.tensors[t];
         const std::int64_t bytes = tensor::bytes_of(tensor.type);
         if (op.kind == Kind::gather) {
-          for (int member = 0; member < size(); ++member) {
-            const auto [first, count] = part_of(tensor, member);
+          // Whole parts, as NCCL gathers them.
+          for (int member = 0; member < size() && tensor.elements > 0; ++member)
             if (member != rank_)
-              std::copy_n(of(op, member, t) + first * bytes, count * bytes,
-                          static_cast<std::byte*>(tensor.data) + first * bytes);
-          }
+              std::copy_n(of(op, member, t) + member * tensor.part * bytes, tensor.part * bytes,
+                          static_cast<std::byte*>(tensor.data) + member * tensor.part * bytes);
           continue;
         }
         const auto [begin, total] = part_of(tensor, rank_);

@@ -1,6 +1,5 @@
 #include "src/cuda/comm/device_communicator.hpp"
 
-#include <algorithm>
 #include <exception>
 #include <random>
 #include <utility>
@@ -59,7 +58,7 @@ class DeviceCommunicator final : public comm::Communicator {
   }
 
   Event all_gather(std::span<const Extent> tensors, const Event& after) override {
-    check_extents(tensors, 0);
+    check_extents(tensors, 0, true);
     const std::int64_t bytes = comm::sent_by_gather(tensors, rank(), size());
     BulkGroup& group = this->group();
     const Event event =
@@ -70,7 +69,7 @@ class DeviceCommunicator final : public comm::Communicator {
 
   Event ordered_reduce_scatter(std::span<const Extent> gradients, OrderedReducer& reducer,
                                const Event& after) override {
-    check_extents(gradients, 0);
+    check_extents(gradients, 0, false);
     const std::int64_t bytes = comm::sent_by_reduce_scatter(gradients, rank());
     const BulkGroup::Exchange call{Collective::ordered_reduce_scatter, gradients, one_each_, 0, &reducer};
     const Event event = exchange(call, bytes, after);
@@ -81,7 +80,7 @@ class DeviceCommunicator final : public comm::Communicator {
   Event exchange_partial_sums(std::span<const Extent> tensors, std::int64_t array_stride,
                               std::span<const int> sums_of, OrderedReducer& reducer,
                               const Event& after) override {
-    check_extents(tensors, comm::reach_of_partial_sums(sums_of, array_stride, size()));
+    check_extents(tensors, comm::reach_of_partial_sums(sums_of, array_stride, size()), false);
     const std::int64_t bytes = comm::sent_by_partial_sums(tensors, sums_of, rank());
     const BulkGroup::Exchange call{Collective::exchange_partial_sums, tensors, sums_of, array_stride,
                                    &reducer};
@@ -146,12 +145,12 @@ class DeviceCommunicator final : public comm::Communicator {
     quiet_words_.broadcast += host_->wire().broadcast - before.broadcast;
   }
 
-  void check_extents(std::span<const Extent> tensors, std::int64_t behind) const {
+  void check_extents(std::span<const Extent> tensors, std::int64_t behind, bool whole_parts) const {
     for (const Extent& tensor : tensors) {
       expects(tensor.part * size() >= tensor.elements && tensor.part >= 0, "parts that cover the tensor");
       if (size() == 1 || tensor.elements == 0) continue;
-      expects(world_->contains(tensor.data,
-                               (std::max(tensor.elements, tensor.room) + behind) * bytes_of(tensor.type)),
+      const std::int64_t elements = whole_parts ? tensor.part * size() : tensor.elements;
+      expects(world_->contains(tensor.data, (elements + behind) * bytes_of(tensor.type)),
               "tensors of a collective lie in symmetric memory");
     }
   }

@@ -168,30 +168,11 @@ Event NcclGroup::all_gather(std::span<const Extent> tensors, std::int64_t wire_b
                             const Event& after) {
   return operation(Collective::all_gather, wire_bytes, what, after, [&](std::uint64_t) {
     launch([&] {
-      for (const Extent& tensor : tensors) gather(tensor);
+      for (const Extent& tensor : tensors)  // NCCL gathers equal parts: whole ones
+        if (tensor.elements > 0)
+          nccl_.all_gather(comm_, stream_.handle(), tensor.data, tensor.part * bytes_of(tensor.type));
     });
   });
-}
-
-/// NCCL gathers equal parts; where the last ones are cut and there is no room for whole ones, they go one by
-/// one, which takes more bytes between nodes.
-void NcclGroup::gather(const Extent& tensor) {
-  const std::int64_t size_of = bytes_of(tensor.type);
-  if (tensor.elements == 0) return;
-  if (std::max(tensor.elements, tensor.room) >= tensor.part * size()) {
-    nccl_.all_gather(comm_, stream_.handle(), tensor.data, tensor.part * size_of);
-    return;
-  }
-  const auto at = [&](int member) {
-    return static_cast<std::byte*>(tensor.data) + member * tensor.part * size_of;
-  };
-  const std::int64_t mine = part_of(tensor, me()) * size_of;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == me()) continue;
-    if (mine > 0) nccl_.send(comm_, stream_.handle(), at(me()), mine, peer);
-    if (const std::int64_t theirs = part_of(tensor, peer) * size_of; theirs > 0)
-      nccl_.receive(comm_, stream_.handle(), at(peer), theirs, peer);
-  }
 }
 
 Event NcclGroup::exchange(const Exchange& call, std::int64_t wire_bytes, std::uint64_t what,

@@ -4,9 +4,8 @@
 //
 //   all_gather        one NCCL all-gather per tensor, in place, all in one launch
 //   reductions        in rounds: everybody sends everybody the pieces of the parts that fill half of the
-//   inbox, in one
-//                     launch, and the OrderedReducer adds up one half while the other is filled; sources are
-//                     in canonical order
+//                     inbox, in one launch, and the OrderedReducer adds up one half while the other is
+//                     filled; sources are in canonical order
 //
 // A group has a communicator of its own, so that gathers, reductions and replicas never wait for each other
 // inside NCCL. It is set up, connected, and tried out when the group is made: what is wrong with the network
@@ -55,7 +54,6 @@ class NcclGroup final : public BulkGroup {
   /// One launch of NCCL: `calls` says what is in it.
   template <class Calls>
   void launch(const Calls& calls);
-  void gather(const Extent& tensor);
   /// The pieces of the next round from `at` on, the same on all members; fewer when all is done.
   void plan_round(const Exchange& call, int arrays, Piece& at);
   void move_round(const Exchange& call, std::byte* inbox);

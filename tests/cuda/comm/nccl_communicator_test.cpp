@@ -49,29 +49,25 @@ TEST(NcclGroups, ManyRoundsThroughASmallInbox) {
   }
 }
 
-/// Parts that do not divide the tensor go in one operation of NCCL where there is room for whole ones.
-TEST(NcclGroups, UnevenPartsAreGatheredWholeWhereThereIsRoom) {
+/// Issue 39: parts that do not divide the tensor went by sends to all members.
+TEST(NcclGroups, UnevenPartsAreGatheredWhole) {
   const int rank = tests::session().rank(), size = tests::session().size();
   GpuRank gpu(apart());
   const auto world = gpu.world();
-  const std::int64_t n = 64 * size + 1, part = slice_stride(n, size), room = part * size;
-  auto* memory = reinterpret_cast<float*>(world->symmetric_memory(2 * room * 4).data());
-  const auto group = world->split(0, rank, "uneven");  // which tries NCCL out, with a gather
-  for (const bool with_room : {false, true}) {
-    float* const at = memory + (with_room ? room : 0);
-    const Extent tensor{at, n, part, DType::fp32, with_room ? room : 0};
-    std::vector<float> own(part_of(tensor, rank));
-    for (std::size_t i = 0; i < own.size(); ++i)
-      own[i] = static_cast<float>(rank * part) + static_cast<float>(i) + 0.5f;
-    put(gpu.compute, at + rank * part, own);
-    const int before = gpu.nccl.all_gathers();
-    group->all_gather({&tensor, 1}, gpu.compute.record()).wait();
-    const std::vector<float> all = get(gpu.compute, at, n);
-    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(all[i], static_cast<float>(i) + 0.5f) << with_room;
-    if (size > 1) {
-      EXPECT_EQ(gpu.nccl.all_gathers() - before, with_room ? 1 : 0);
-    }
-  }
+  const std::int64_t n = 64 * size + 1, part = slice_stride(n, size);
+  auto* at = reinterpret_cast<float*>(world->symmetric_memory(part * size * 4).data());
+  const auto group = world->split(0, rank, "uneven");  // which tries NCCL out, with a gather and sends
+  const Extent tensor{at, n, part, DType::fp32};
+  std::vector<float> own(part_of(tensor, rank));
+  for (std::size_t i = 0; i < own.size(); ++i)
+    own[i] = static_cast<float>(rank * part) + static_cast<float>(i) + 0.5f;
+  put(gpu.compute, at + rank * part, own);
+  const int gathers = gpu.nccl.all_gathers(), sends = gpu.nccl.sends();
+  group->all_gather({&tensor, 1}, gpu.compute.record()).wait();
+  const std::vector<float> all = get(gpu.compute, at, n);
+  for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(all[i], static_cast<float>(i) + 0.5f);
+  EXPECT_EQ(gpu.nccl.all_gathers() - gathers, size > 1 ? 1 : 0);
+  EXPECT_EQ(gpu.nccl.sends(), sends);
 }
 
 TEST(NcclGroups, DifferentVersionsAreNamed) {

@@ -166,6 +166,7 @@ void SimNccl::all_gather(NcclHandle comm, StreamHandle stream, void* to, std::in
 }
 
 void SimNccl::send(NcclHandle comm, StreamHandle stream, const void* from, std::int64_t bytes, int peer) {
+  ++sends_;
   add(comm, stream, true, 2, from, bytes, peer);
 }
 

@@ -41,6 +41,7 @@ class SimNccl final : public Nccl {
   void fail(const std::string& name, const std::string& text);
   int launches() const { return launches_; }
   int all_gathers() const { return all_gathers_; }
+  int sends() const { return sends_; }
   int registrations() const { return registrations_; }
   int aborts() const { return aborts_.load(); }
 
@@ -61,7 +62,7 @@ class SimNccl final : public Nccl {
   Member* group_of_ = nullptr;
   StreamHandle group_stream_{};
   std::vector<Transfer> group_;
-  int launches_ = 0, all_gathers_ = 0, registrations_ = 0;
+  int launches_ = 0, all_gathers_ = 0, sends_ = 0, registrations_ = 0;
   std::atomic<int> aborts_{0};
 };
 
