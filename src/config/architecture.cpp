@@ -10,6 +10,7 @@
 #include "src/config/architecture.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "src/base/kernel_sizes.hpp"
 
@@ -123,6 +124,14 @@ std::vector<TensorSpec> tensors_of_op(const ModelShape& m, const BlockOp& op) {
   }
 }
 
+std::array<std::int64_t, linears_of_block> linear_elements(const ModelShape& shape) {
+  std::array<std::int64_t, linears_of_block> out{};
+  for (const BlockOp& op : block_ops(shape, 0))
+    if (op.kind == BlockOp::Kind::linear)
+      out[static_cast<int>(op.role)] = width_of(shape, op.in) * width_of(shape, op.out);
+  return out;
+}
+
 namespace {
 
 using Mode = ActivationCheckpointing;
@@ -233,12 +242,17 @@ class Rows {
     const std::int64_t operands = std::int64_t{fp8_operands_of_block} * m_.layers;
     one(fp8_left, "8-bit left operand", DType::e4m3, 1, tokens_ * widest.any);
     one(fp8_turned, "8-bit transposed left operand", DType::e4m3, 1, tokens_ * widest.any);
-    one(fp8_right, "8-bit right operand", DType::e4m3, 1, std::max(tokens_ * widest.in, widest.weight));
+    one(fp8_right, "8-bit right operand", DType::e4m3, 1,
+        std::max(tokens_ * widest.in, o_.keeps_copies ? 0 : widest.weight));
     one(fp8_scale, "8-bit scales", DType::fp32, 1, operands);
     one(fp8_inverse, "8-bit inverse scales", DType::fp32, operands, inverse_stride);
     if (o_.scaling == Scaling::delayed)
       one(fp8_amax, "8-bit largest values of a step", DType::fp32, 1, operands);
     one(fp8_measured, "8-bit largest values of a micro-batch", DType::fp32, 1, operands);
+    if (!o_.keeps_copies) return;
+    const auto weights = linear_elements(m_);
+    rows_.push_back({fp8_weights, "8-bit weights", DType::e4m3, 1,
+                     2 * std::accumulate(weights.begin(), weights.end(), std::int64_t{0}), true});
   }
 
   void adapters() {

@@ -3,6 +3,7 @@
 // block, and the matrices between them. The tensors of a model (model_shape.hpp) are those that its
 // operations read; the activations of a micro-batch are what they leave; the trainer runs the list forwards
 // and backwards, and the decoder forwards. Pure.
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -55,11 +56,12 @@ enum class Activation {
   // by; see src/model/fp8_layers.hpp.
   fp8_left,      ///< tokens x the widest input or output of a linear layer
   fp8_turned,    ///< as fp8_left: its operand transposed
-  fp8_right,     ///< the largest of all weights and inputs
+  fp8_right,     ///< the largest of all weights and inputs; of inputs, where copies of weights are kept
   fp8_scale,     ///< 1 x operands, fp32
   fp8_inverse,   ///< operands x inverse_stride, fp32: of each row the first
   fp8_amax,      ///< 1 x operands, bits of fp32: over the micro-batches of a step, with delayed scaling
   fp8_measured,  ///< 1 x operands, bits of fp32: of tensors that were read for their scale
+  fp8_weights,   ///< of a block: every weight, and behind each the same transposed, where they are kept
   // Room for one linear layer's adapters; see src/model/adapter_layers.hpp.
   adapter_wide,     ///< chunk x the widest input or output, fp32: a product that more is added to
   adapter_inner,    ///< T x all ranks of a layer: x A^T or dy B in fp32
@@ -107,6 +109,8 @@ std::vector<TensorSpec> tensors_of_op(const ModelShape& shape, const BlockOp& op
 
 /// Of a linear layer y = x W^T in 8 bits: x, W and the gradient of y have scales of their own.
 constexpr int fp8_operands_of_linear = 3, fp8_operands_of_block = linears_of_block * fp8_operands_of_linear;
+/// Elements of the weight of each linear layer of a block, by role.
+std::array<std::int64_t, linears_of_block> linear_elements(const ModelShape& shape);
 
 /// A matrix of a micro-batch and its room.
 struct ActivationRow {

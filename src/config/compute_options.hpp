@@ -18,10 +18,17 @@ struct ComputeOptions {
   Products products = Products::bf16;  ///< fp8: of the blocks' linear layers; needs bf16 activations
   Scaling scaling = Scaling::delayed;  ///< of fp8
   std::uint64_t seed = 1;              ///< of what dropout leaves out
-  int sources = 1;  ///< of data, whose losses are summed apart: all together are the same number
+  int sources = 1;            ///< of data, whose losses are summed apart: all together are the same number
+  bool keeps_copies = false;  ///< fp8: weights are rounded once until they change; changes no bit
 
   std::int64_t tokens() const { return std::int64_t{micro_batch} * sequence; }
 };
+
+/// 8-bit copies of weights are kept where all the weights they are made of are kept: for a step.
+inline bool keeps_copies(const RunConfig& c) {
+  const bool all = c.shard.keep_gathered == "all" || c.shard.strategy == Strategy::shard_grad_op;
+  return c.precision.products == Products::fp8 && c.shard.keep_across_micro_steps && all;
+}
 
 /// A run whose data has so many sources computes with these.
 inline ComputeOptions compute_options_of(const RunConfig& c, int sources = 1) {
@@ -33,7 +40,8 @@ inline ComputeOptions compute_options_of(const RunConfig& c, int sources = 1) {
           c.precision.products,
           c.fp8.scaling,
           c.train.seed,
-          sources};
+          sources,
+          keeps_copies(c)};
 }
 
 }  // namespace holdfast::config

@@ -219,7 +219,8 @@ struct Shard {
   int gathered_limit = 0;     ///< sharding units gathered but not yet used, at most; 0: the prefetch depth
   std::string keep_gathered = "none";    ///< blocks that stay gathered from the forward to the backward pass:
                                          ///< none, all, or numbers from 0: "0,3,5-7"
-  bool keep_across_micro_steps = false;  ///< kept blocks stay gathered until the optimizer changes them
+  bool keep_across_micro_steps = false;  ///< kept blocks stay gathered until the optimizer changes them, and
+                                         ///< where all are kept so do 8-bit copies of them (keeps_copies)
   Offload offload = Offload::none;       ///< moments: they lie in host memory, and the GPU updates them there
   bool operator==(const Shard&) const = default;
 };

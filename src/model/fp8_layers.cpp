@@ -1,5 +1,8 @@
 #include "src/model/fp8_layers.hpp"
 
+#include <numeric>
+#include <utility>
+
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/fp8.hpp"
@@ -25,12 +28,14 @@ Mat part(Activations& a, Activation room, DType type, std::int64_t rows, std::in
 }  // namespace
 
 Fp8Layers::Fp8Layers(kernels::Kernels& kernels, tensor::Stream& stream, Activations& activations,
-                     const Options& options, int layers)
+                     const Options& options, const config::ModelShape& shape)
     : kernels_(kernels),
       stream_(stream),
       a_(activations),
       delayed_(options.scaling == config::Scaling::delayed),
-      known_(as_size(layers) * fp8_roles, 0),
+      keeps_(options.keeps_copies),
+      weights_(config::linear_elements(shape)),
+      known_(as_size(shape.layers) * fp8_roles, 0),
       inverses_(known_.size() * kernels::inverse_stride) {
   expects(options.activations == DType::bf16, "8-bit products have bf16 activations");
 }
@@ -45,6 +50,7 @@ void Fp8Layers::set_scales(std::span<const float> scales) {
     stream_.upload(a_.floats(to), from.data(), static_cast<std::int64_t>(from.size_bytes()));
   };
   upload(Activation::fp8_scale, scales), upload(Activation::fp8_inverse, inverses_);
+  new_weights();
 }
 
 void Fp8Layers::take_amaxes(std::span<std::uint32_t> amaxes) {
@@ -56,12 +62,13 @@ void Fp8Layers::take_amaxes(std::span<std::uint32_t> amaxes) {
 
 void Fp8Layers::begin_micro_batch(bool records) {
   records_ = records && delayed_;
+  makes_copies_ = std::exchange(stale_, false) && keeps_;
   stream_.zero(words(Activation::fp8_measured),
                static_cast<std::int64_t>(known_.size() * sizeof(std::uint32_t)));
 }
 
 std::uint64_t Fp8Layers::variant(int layer) const {
-  std::uint64_t bits = records_ ? 1 : 0;
+  std::uint64_t bits = (records_ ? 1 : 0) | (makes_copies_ ? 2 : 0);
   for (int i = 0; i < fp8_roles; ++i) bits = bits << 1 | (measured(layer * fp8_roles + i) ? 1 : 0);
   return bits;
 }
@@ -93,14 +100,27 @@ Quantize Fp8Layers::input(int linear, std::int64_t tokens, std::int64_t cols, Pa
 
 void Fp8Layers::forward(int linear, Mat y, ConstMat x, ConstMat weight, ConstMat bias, Pass pass) const {
   const int of_x = role_of(linear, Fp8Role::x), of_weight = role_of(linear, Fp8Role::weight);
-  const Mat left = part(a_, Activation::fp8_left, DType::e4m3, x.rows, x.cols),
-            right = part(a_, Activation::fp8_right, DType::e4m3, weight.rows, weight.cols);
+  const Mat left = part(a_, Activation::fp8_left, DType::e4m3, x.rows, x.cols);
   if (pass == Pass::first && measured(of_x)) {
     find_scale(of_x);
     kernels_.quantize(stream_, x, quantize(of_x, left, {}, true));
   }
-  copy(weight, of_weight, right, {}, pass == Pass::first);
-  kernels_.matmul_fp8(stream_, y, left, right, inverse(of_x), inverse(of_weight), Write::replace, bias);
+  const bool first = pass == Pass::first;
+  const Kept copies = keeps_
+                          ? kept(linear, weight)
+                          : Kept{part(a_, Activation::fp8_right, DType::e4m3, weight.rows, weight.cols), {}};
+  if (!keeps_ || (makes_copies_ && first)) copy(weight, of_weight, copies.along, copies.turned, first);
+  kernels_.matmul_fp8(stream_, y, left, copies.along, inverse(of_x), inverse(of_weight), Write::replace,
+                      bias);
+}
+
+Fp8Layers::Kept Fp8Layers::kept(int linear, ConstMat weight) const {
+  const int layer = linear / config::linears_of_block, number = linear % config::linears_of_block;
+  std::byte* const at = a_.mat(Activation::fp8_weights, layer).data +
+                        2 * std::accumulate(weights_.begin(), weights_.begin() + number, std::int64_t{0});
+  expects(weight.rows * weight.cols == weights_[as_size(number)], "8-bit copies have room for their weight");
+  return {tensor::dense(at, DType::e4m3, weight.rows, weight.cols),
+          tensor::dense(at + weights_[as_size(number)], DType::e4m3, weight.cols, weight.rows)};
 }
 
 void Fp8Layers::backward(int linear, Mat d_x, Mat d_weight, Write write, ConstMat d_y, ConstMat x,
@@ -116,8 +136,9 @@ void Fp8Layers::backward(int linear, Mat d_x, Mat d_weight, Write write, ConstMa
     copy(x, of_x, {}, right, false);
     kernels_.matmul_fp8(stream_, d_weight, turned, right, inverse(of_d_y), inverse(of_x), write);
   }
-  const Mat right = part(a_, Activation::fp8_right, DType::e4m3, weight.cols, weight.rows);
-  copy(weight, of_weight, {}, right, false);
+  Mat right = keeps_ ? kept(linear, weight).turned
+                     : part(a_, Activation::fp8_right, DType::e4m3, weight.cols, weight.rows);
+  if (!keeps_) copy(weight, of_weight, {}, right, false);
   kernels_.matmul_fp8(stream_, d_x, left, right, inverse(of_d_y), inverse(of_weight), Write::replace);
 }
 

@@ -2,8 +2,10 @@
 // Linear layers whose operands are 8-bit copies: y = x W^T, dx = dy W and dW = dy^T x, where x and W are
 // e4m3, dy is e5m2, and every sum is that of bf16 products. Tensor cores want both operands along the inner
 // size, so copies are made as they lie for one product and transposed for another. Copies live for one
-// product; the scale of an operand lives as long as the micro-batch, so that x and W are the same numbers in
-// the forward and in the backward pass, whatever is computed again.
+// product, or those of W until it changes, both made at once (Options::keeps_copies). The scale of an operand
+// lives as long as the micro-batch, that of a kept copy as long as the copy, so that x and W are the same
+// numbers in the forward and in the backward pass, whatever is computed again.
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -24,13 +26,15 @@ class Fp8Layers {
  public:
   /// Of a model made with such `options`. References outlive it.
   Fp8Layers(kernels::Kernels& kernels, tensor::Stream& stream, Activations& activations,
-            const Options& options, int layers);
+            const Options& options, const config::ModelShape& shape);
 
   /// Scales of all roles, see Fp8Scaling::scales(). Until the first call none is known.
   void set_scales(std::span<const float> scales);
   /// Of every role the bits of the largest |x| of the micro-batches since the last call. Waits for them.
   void take_amaxes(std::span<std::uint32_t> amaxes);
 
+  /// Weights have changed, or their scales: copies of them are made again in the next micro-batch.
+  void new_weights() { stale_ = true; }
   /// `records`: largest values are remembered for take_amaxes(); with delayed scaling only.
   void begin_micro_batch(bool records);
   /// What the kernel calls of a block depend on besides addresses: equal numbers, equal calls.
@@ -54,15 +58,22 @@ class Fp8Layers {
   /// scale[role] from what was measured.
   void find_scale(int role) const;
   kernels::Quantize quantize(int role, Mat out, Mat transposed, bool record) const;
+  /// Where the kept copies of a weight lie.
+  struct Kept {
+    Mat along, turned;
+  };
+  Kept kept(int linear, ConstMat weight) const;
   float* inverse(int role) const { return a_.mat(Activation::fp8_inverse).row<float>(role); }
   std::uint32_t* words(Activation what) const { return reinterpret_cast<std::uint32_t*>(a_.floats(what)); }
 
   kernels::Kernels& kernels_;
   tensor::Stream& stream_;
   Activations& a_;
-  bool delayed_, records_ = false;
-  std::vector<char> known_;      ///< by role
-  std::vector<float> inverses_;  ///< room for set_scales()
+  bool delayed_, keeps_, records_ = false;
+  bool stale_ = true, makes_copies_ = false;  ///< of kept copies: before the micro-batch, and in it
+  std::array<std::int64_t, config::linears_of_block> weights_;  ///< elements
+  std::vector<char> known_;                                     ///< by role
+  std::vector<float> inverses_;                                 ///< room for set_scales()
 };
 
 }  // namespace holdfast::model

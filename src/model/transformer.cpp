@@ -71,8 +71,7 @@ struct Transformer::State {
         losses(as_size(o.sources)),
         valid(as_size(o.sources)) {
     expects(s.heads % s.kv_heads == 0 && s.head_size() % 2 == 0, "the model's shape was checked");
-    if (o.products == config::Products::fp8)
-      layers.fp8 = &fp8.emplace(kernels, stream, a, options, shape.layers);
+    if (o.products == config::Products::fp8) layers.fp8 = &fp8.emplace(kernels, stream, a, options, shape);
     if (s.adapters.any()) layers.adapters = &adapters.emplace(kernels, stream, a, shape.adapters, options);
   }
 
@@ -329,6 +328,9 @@ void Transformer::take_losses(std::span<LossSum> losses) {
 void Transformer::set_scales(std::span<const float> scales) {
   expects(state_->fp8.has_value(), "scales are of 8-bit products");
   state_->fp8->set_scales(scales);
+}
+void Transformer::new_weights() {
+  if (state_->fp8) state_->fp8->new_weights();
 }
 void Transformer::take_amaxes(std::span<std::uint32_t> amaxes) {
   expects(state_->fp8.has_value(), "largest values are of 8-bit products");

@@ -63,6 +63,10 @@ class Transformer {
   /// The same by source: Options::sources of them.
   void take_losses(std::span<LossSum> losses);
 
+  /// The next micro-batch has other weights than those before it. Of use where something that follows from
+  /// them is kept (Options::keeps_copies); the same weights may be anywhere.
+  void new_weights();
+
   /// For 8-bit products with delayed scaling, see Fp8Scaling: scales that hold from now on, and largest
   /// values of all micro-batches (not of evaluations) since the last call, which waits for them.
   void set_scales(std::span<const float> scales);

@@ -306,6 +306,14 @@ TEST_F(GpuTraining, EightBitProducts) {
             {2,
              with({"shard.strategy=full_shard", "train.activation_checkpointing=full"}),
              {"HOLDFAST_SIM_GUARD=1"}});
+    // Copies of weights that are kept for a step (issue 39).
+    ends_as(scaling, scaling + " kept",
+            {1, with({"shard.keep_gathered=all", "shard.keep_across_micro_steps=true"}), {}});
+    ends_as(scaling, scaling + " kept, sharded",
+            {2,
+             with({"shard.strategy=shard_grad_op", "shard.keep_across_micro_steps=true",
+                   "train.activation_checkpointing=selective", "verify.micro_batch_every=2"}),
+             {"HOLDFAST_SIM_GUARD=1"}});
   }
   ends_as("delayed", "nodes",
           {2,

@@ -27,6 +27,10 @@ class Fp8Training : public TrainingFixture {
     sets.insert(sets.end(), more.begin(), more.end());
     return sets;
   }
+  static Sets kept(Sets sets) {
+    sets.insert(sets.end(), {"shard.keep_gathered=all", "shard.keep_across_micro_steps=true"});
+    return sets;
+  }
   static Sets fp8(const std::string& scaling, const Sets& more = {}) {
     Sets sets = bf16({"precision.products=fp8", "fp8.scaling=" + scaling, "fp8.history=3"});
     sets.insert(sets.end(), more.begin(), more.end());
@@ -43,6 +47,12 @@ TEST_F(Fp8Training, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
         "shard.prefetch_backward=3"}},
       {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.activation_checkpointing=full"}},
       {4, {"shard.strategy=hfsdp", "shard.group=2", "shard.keep_gathered=1"}},
+      // Copies of weights that are kept for a step (issue 39).
+      {1, kept({"train.activation_checkpointing=full"})},
+      {2, kept({"shard.strategy=no_shard"})},
+      {2, kept({"shard.strategy=full_shard", "train.activation_checkpointing=selective"})},
+      {2, {"shard.strategy=shard_grad_op", "shard.keep_across_micro_steps=true"}},
+      {4, kept({"shard.strategy=hfsdp", "shard.group=2", "verify.micro_batch_every=1"})},
   };
   for (const std::string scaling : {"delayed", "current"}) {
     const Finished alone = train(1, scaling, fp8(scaling));
@@ -96,11 +106,18 @@ TEST_F(Fp8Training, GoesOnFromACheckpointAsIfItHadNotStopped) {
 TEST_F(Fp8Training, EvaluationsChangeNoBit) {
   write_tokens("held.bin", vocabulary, 500);
   ASSERT_EQ(train(1, "plain", fp8("delayed")).status, 0);
-  const Finished done =
-      train(2, "evaluated",
-            fp8("delayed", {"eval.every=2", "data.validation=" + path("held.bin"), "eval.samples=5"}));
-  ASSERT_EQ(done.status, 0) << done.err;
-  EXPECT_EQ(digest("evaluated"), digest("plain"));
+  const Sets evaluated = {"eval.every=2", "data.validation=" + path("held.bin"), "eval.samples=5"};
+  std::vector<std::string> curves;
+  for (const auto& [dir, sets] : {std::pair{"evaluated", evaluated}, {"kept", kept(evaluated)}}) {
+    const Finished done = train(2, dir, fp8("delayed", sets));
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_EQ(digest(dir), digest("plain"));
+    curves.emplace_back();
+    for (const auto& step : metrics(dir))
+      if (step.contains("held_out_loss")) curves.back() += step["held_out_loss"].dump() + " ";
+  }
+  EXPECT_FALSE(curves[0].empty());
+  EXPECT_EQ(curves[0], curves[1]);
 }
 
 TEST_F(Fp8Training, TakesUpAnotherArithmeticOnlyWhenTold) {
@@ -116,9 +133,11 @@ TEST_F(Fp8Training, TakesUpAnotherArithmeticOnlyWhenTold) {
 }
 
 TEST_F(Fp8Training, MemoryIsPlannedAndNothingIsAllocatedLater) {
-  for (const std::string scaling : {"delayed", "current"}) {
-    const Finished done =
-        train(2, scaling, fp8(scaling, {"shard.strategy=full_shard", "checkpoint.every=0"}));
+  std::vector<std::int64_t> bytes;
+  for (const std::string scaling : {"delayed", "current", "kept"}) {
+    const Sets sets = {"shard.strategy=full_shard", "shard.keep_gathered=all", "checkpoint.every=0"};
+    const Finished done = scaling == "kept" ? train(2, scaling, fp8("current", kept(sets)))
+                                            : train(2, scaling, fp8(scaling, sets));
     ASSERT_EQ(done.status, 0) << done.err;
     std::smatch planned, used;
     ASSERT_TRUE(std::regex_search(done.err, planned, std::regex("each rank plans (\\d+) bytes of memory")));
@@ -126,9 +145,15 @@ TEST_F(Fp8Training, MemoryIsPlannedAndNothingIsAllocatedLater) {
         std::regex_search(done.err, used, std::regex("uses (\\d+) bytes of memory of (\\d+) planned")));
     EXPECT_EQ(used[1], planned[1]);
     EXPECT_EQ(used[2], planned[1]);
+    bytes.push_back(std::stoll(planned[1]));
     const auto steps = metrics(scaling);
     for (std::size_t i = 1; i < steps.size(); ++i) EXPECT_EQ(steps[i]["allocations"], 0) << "step " << i + 1;
   }
+  // Two bytes for every weight of both blocks' linear layers, without room for one of them at a time.
+  const std::int64_t weights = 32 * (64 + 32 + 192 + 96),
+                     one_at_a_time = bytes[1] + 2 * 2 * weights - bytes[2];
+  EXPECT_GE(one_at_a_time, 0);
+  EXPECT_LE(one_at_a_time, 32 * 192);
 }
 
 /// 150 steps; the mean of the last 30.

@@ -225,6 +225,7 @@ void Engine::rehearse() {
 void Engine::begin_step(const Progress& progress) {
   progress_ = &progress;
   device_.replay(!profile_.tracing());
+  transformer_.new_weights();
   weights_.begin_step();
 }
 
@@ -310,6 +311,7 @@ MicroBatchSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t sa
   const std::int64_t rows = setup_.config.train.micro_batch;
   samples = std::min(samples, data::windows_of(held_out, setup_.config.train.sequence));
   MicroBatchSums sums;
+  transformer_.new_weights();
   // All ranks take part in every round, since units are gathered together; who has no sample left computes
   // one of which nothing counts.
   for (std::int64_t round = 0; round * world_.size() * rows < samples; ++round) {

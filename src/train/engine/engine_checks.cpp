@@ -41,6 +41,7 @@ Engine::Recomputed Engine::recompute_micro_batch(std::int64_t first_sample, std:
   progress(control::Phase::data);
   const model::Batch batch = read_micro_batch(first_sample, micro_batch);
   weights_.begin_micro_batch();
+  transformer_.new_weights();  // what is kept of them may be what is wrong
   gradient_watch_.begin(false, broken_);
   transformer_.forward_backward(gradient_watch_, batch);
   // The step has counted its micro-batches already.

@@ -104,12 +104,16 @@ TEST(Memory, ActivationsAreThoseOfTheTransformer) {
     Precision type;
     Products products = Products::bf16;
     Scaling scaling = Scaling::delayed;
+    bool keeps = false;
   };
   for (const auto& name : config::names_of<ActivationCheckpointing>())
-    for (const auto& [type, products, scaling] :
+    for (const auto& [type, products, scaling, keeps] :
          {Numbers{Precision::fp32}, Numbers{Precision::bf16}, Numbers{Precision::bf16, Products::fp8},
-          Numbers{Precision::bf16, Products::fp8, Scaling::current}}) {
+          Numbers{Precision::bf16, Products::fp8, Scaling::current},
+          Numbers{Precision::bf16, Products::fp8, Scaling::delayed, true}}) {
       config::RunConfig c;
+      c.shard.keep_across_micro_steps = keeps;
+      if (keeps) c.shard.keep_gathered = "all";
       c.precision.products = products;
       c.fp8.scaling = scaling;
       c.train.activation_checkpointing = *config::choice_called<ActivationCheckpointing>(name);
