@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "src/config/compute_options.hpp"
 #include "src/config/kept_blocks.hpp"
 #include "src/config/lane_plan.hpp"
 #include "src/config/load.hpp"
@@ -85,6 +86,7 @@ StepFacts step_facts_of(const config::RunConfig& config, const config::ModelShap
   f.merged_bytes = group > 1 ? 0 : merged_bytes(lanes);
   f.split_optimizer = config.shard.strategy == config::Strategy::hfsdp && replicas > 1;
   f.fp8 = config.precision.products == config::Products::fp8;
+  f.rounded_weights = config::keeps_copies(config) ? 1.0 / f.micro_steps : 1;
   f.recomputed = recomputed_by(config.train.activation_checkpointing);
   f.trainer.attention = config.train.deterministic ? Attention::ours_deterministic : Attention::ours;
   // Squares read the gradient; AdamW reads it too, and reads and writes the parameter and both moments; the

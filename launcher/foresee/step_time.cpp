@@ -107,7 +107,8 @@ class Blocks {
     out.products_backward += product(rows, in, result);
     if (!f_.model.adapters.any()) out.products_backward += product(result, in, rows);
     if (f_.fp8 && f_.gpu.fp8_flops > 0) {  // read in 16 bits; written, and written transposed, in 8
-      out.pointwise_forward += stream_s(f_.gpu, rates_, (rows + result) * in * (bf16 + 2));
+      const double rounded = rows + f_.rounded_weights * result;
+      out.pointwise_forward += stream_s(f_.gpu, rates_, rounded * in * (bf16 + 2));
       out.pointwise_backward += stream_s(f_.gpu, rates_, rows * result * (bf16 + 2));
     }
     for (const config::LinearPart& part : config::parts_of(f_.model, op.role)) {

@@ -48,6 +48,7 @@ struct StepFacts {
   bool split_optimizer = false;  ///< hfsdp: replicas share the optimizer's state, and gather its results
   double offloaded_bytes = 0;  ///< per parameter that a rank updates: over PCIe and back, with the optimizer
   bool fp8 = false;
+  double rounded_weights = 1;  ///< fp8: how often a weight is rounded in a micro-step, both ways
   Recomputed recomputed;
   Trainer trainer;
 

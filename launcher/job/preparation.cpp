@@ -108,6 +108,7 @@ bool take_steps(Look& look) {
 bool settle(Look& look) {
   if (!are_sound(look.files, look.problems) || !take_steps(look)) return false;
   look.files.config = config::resolve(with_lanes_of(look.run, look.files.config), look.files.facts);
+  look.files.config = with_copies_that_fit(look.files.config, look.files.model, look.files.facts);
   return are_sound(look.files, look.problems);
 }
 

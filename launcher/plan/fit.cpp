@@ -17,6 +17,7 @@
 #include "launcher/plan/plan.hpp"
 #include "src/base/units.hpp"
 #include "src/config/choices.hpp"
+#include "src/config/compute_options.hpp"
 #include "src/config/load.hpp"
 #include "src/config/rank_promises.hpp"
 
@@ -181,6 +182,9 @@ std::vector<Rung> settings_of(const RunConfig& config, const config::ClusterFact
   if (config.shard.prefetch_forward + config.shard.prefetch_backward > 0)
     out.push_back({{"shard.prefetch_forward=0 and shard.prefetch_backward=0",
                     [](RunConfig& c) { c.shard.prefetch_forward = c.shard.prefetch_backward = 0; }}});
+  if (config::keeps_copies(config))
+    out.push_back({{"shard.keep_across_micro_steps=false",
+                    [](RunConfig& c) { c.shard.keep_across_micro_steps = false; }}});
   if (config.checkpoint.partner != config::Partner::none)
     out.push_back(
         {{"checkpoint.partner=none", [](RunConfig& c) { c.checkpoint.partner = config::Partner::none; }}});

@@ -40,9 +40,9 @@ using TryPlan = std::function<std::optional<Plan>(const config::RunConfig&)>;
 
 /// A sentence that names the smallest change that fits, with its numbers. Changes are tried one by one, those
 /// that cost least first: activation checkpointing, smaller micro-batches, moments in host memory (or out of
-/// it), sharding over more ranks, no prefetching, no copies on other nodes, no local level. Where none
-/// suffices alone, several together in the same order. Then the same with more nodes, and then with fewer
-/// lanes and shorter sequences. `config`: resolved.
+/// it), sharding over more ranks, no prefetching, no 8-bit copies of weights, no copies on other nodes, no
+/// local level. Where none suffices alone, several together in the same order. Then the same with more nodes,
+/// and then with fewer lanes and shorter sequences. `config`: resolved.
 std::string smallest_change(const DoesNotFit& refused, const config::RunConfig& config,
                             const config::ClusterFacts& facts, const TryPlan& try_plan);
 

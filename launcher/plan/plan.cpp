@@ -21,6 +21,7 @@
 #include "slurm/batch_script.hpp"
 #include "slurm/hostlist.hpp"
 #include "src/base/error.hpp"
+#include "src/config/compute_options.hpp"
 #include "src/config/load.hpp"
 #include "src/config/rank_promises.hpp"
 
@@ -205,6 +206,29 @@ std::vector<int> Plan::replica_group(int place) const {
   std::vector<int> out;
   for (int rank = place; rank < world(); rank += group_size) out.push_back(rank);
   return out;
+}
+
+RunConfig with_copies_that_fit(const RunConfig& config, const config::ModelShape& model,
+                               const ClusterFacts& facts) {
+  const int most = config.cluster.nodes,
+            least = config.supervise.min_nodes > 0 ? std::min(config.supervise.min_nodes, most) : most;
+  const bool whole = config::shard_group_of(config, most * config.cluster.ranks_per_node) == 1;
+  RunConfig kept = config;
+  kept.shard.keep_gathered = "all";
+  kept.shard.keep_across_micro_steps = true;
+  if (!whole || !config::keeps_copies(kept) || facts.gpu_memory_bytes == 0) return config;
+  const auto fits = [&](RunConfig changed, int nodes) {
+    changed.cluster.nodes = nodes;
+    try {
+      sizes_of(changed, model, facts);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  for (int nodes = most; nodes >= least; --nodes)
+    if (!fits(kept, nodes) && (nodes == most || fits(config, nodes))) return config;
+  return kept;
 }
 
 Plan make_plan(const RunConfig& given, const config::ModelShape& model, const ClusterFacts& facts,

@@ -140,6 +140,12 @@ Plan make_plan(const config::RunConfig& config, const config::ModelShape& model,
                const config::ClusterFacts& facts, const std::vector<std::string>& nodes,
                const std::optional<std::string>& batch_host);
 
+/// `config`, which is resolved, with 8-bit copies of weights kept for a step (config::keeps_copies) where
+/// they cost nothing but their memory, every rank having whole weights, and that suffices: also on as few
+/// nodes as the run may shrink to with these settings. Changes no bit of the run.
+config::RunConfig with_copies_that_fit(const config::RunConfig& config, const config::ModelShape& model,
+                                       const config::ClusterFacts& facts);
+
 constexpr int plan_schema_version = 12;
 nlohmann::json to_json(const Plan& plan);
 

@@ -90,17 +90,18 @@ TEST(Forecast, takes_its_facts_from_the_settings) {
   EXPECT_TRUE(job_of({"shard.strategy=hfsdp"}).step().split_optimizer);
   EXPECT_EQ(job_of({"shard.strategy=full_shard"}).step().group, 992);
   EXPECT_EQ(job_of({"shard.strategy=shard_grad_op"}).step().gathers, 1);
-  EXPECT_EQ(
-      job_of({"shard.keep_gathered=all", "shard.keep_across_micro_steps=true", "train.global_batch=1984"})
-          .step()
-          .gathers,
-      0.5);
+  const StepFacts kept = job_of({"precision.products=fp8", "shard.keep_gathered=all",
+                                 "shard.keep_across_micro_steps=true", "train.global_batch=1984"})
+                             .step();
+  EXPECT_EQ(kept.gathers, 0.5);
+  EXPECT_EQ(kept.rounded_weights, 0.5);
   EXPECT_EQ(job_of({"precision.reduce=fp32"}).step().reduced_bytes, 4);
   EXPECT_EQ(job_of({"precision.moments=bf16"}).step().trainer.optimizer_bytes, 30);
   const StepFacts offloaded = job_of({"shard.offload=moments"}).step();
   EXPECT_EQ(offloaded.trainer.optimizer_bytes, 22);
   EXPECT_EQ(offloaded.offloaded_bytes, 8);
   EXPECT_TRUE(job_of({"precision.products=fp8"}).step().fp8);
+  EXPECT_EQ(job_of({"precision.products=fp8"}).step().rounded_weights, 1);
   EXPECT_EQ(job_of({"train.deterministic=false"}).step().trainer.attention, Attention::ours);
   EXPECT_EQ(job_of({"train.activation_checkpointing=full"}).step().recomputed, (Recomputed{1, 1, 1}));
   EXPECT_EQ(job_of({"lora.rank=8", "lora.base=nf4"}).step().gathered_bytes, 0.5);

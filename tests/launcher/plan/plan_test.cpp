@@ -8,11 +8,13 @@
 #include <numeric>
 #include <set>
 
+#include "launcher/plan/fit.hpp"
 #include "launcher/plan/plan_text.hpp"
 #include "launcher/plan/topology.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/slice.hpp"
+#include "src/config/compute_options.hpp"
 #include "src/config/load.hpp"
 #include "tests/launcher/golden.hpp"
 
@@ -637,6 +639,59 @@ TEST(Plan, AsJson) {
     EXPECT_EQ(j.at("precision").at("reduce"), "bf16");
     EXPECT_EQ(nlohmann::json::parse(j.dump()), j);
   }
+}
+
+/// Issue 39.
+TEST(Plan, KeepsCopiesOfWeightsWhereMemorySuffices) {
+  const auto job = [](std::vector<std::string> sets) {
+    sets.insert(sets.begin(),
+                {"model.file=llama-124m", "shard.strategy=no_shard", "precision.products=fp8",
+                 "train.sequence=1024", "cluster.nodes=4", "cluster.spares=0", "train.global_batch=64"});
+    return inputs_of("llama2-7b-nabuchodonosor", sets);
+  };
+  const auto settled = [](Inputs in) {
+    in.config = with_copies_that_fit(config::resolve(in.config, in.facts), in.model, in.facts);
+    return in;
+  };
+  const auto keeps = [&](const Inputs& in) { return config::keeps_copies(settled(in).config); };
+  const auto needs = [](const Inputs& in) { return needed_of_rank(in.plan(), in.facts); };
+  Inputs in = job({});
+  ASSERT_TRUE(keeps(in));
+  EXPECT_EQ(settled(settled(in)).config, settled(in).config);
+  EXPECT_FALSE(keeps(job({"precision.products=bf16"})));
+  EXPECT_FALSE(keeps(job({"shard.strategy=hybrid_shard"})));
+  EXPECT_TRUE(keeps(job({"shard.strategy=hybrid_shard", "shard.group=1"})));
+
+  const std::int64_t plain = needs(in), kept = needs(settled(in));
+  EXPECT_GT(kept, plain);
+  in.facts.gpu_memory_bytes = kept;
+  EXPECT_TRUE(keeps(in));
+  EXPECT_EQ(settled(in).plan().memory.activations - in.plan().memory.activations, kept - plain);
+  in.facts.gpu_memory_bytes = kept - 1;
+  EXPECT_FALSE(keeps(in));
+  in.facts.gpu_memory_bytes = 0;  // not known
+  EXPECT_FALSE(keeps(in));
+
+  // On fewer nodes a rank has more micro-steps and sums: the run may shrink to them as before.
+  in = job({"supervise.min_nodes=1"});
+  EXPECT_TRUE(keeps(in));
+  const std::int64_t least = needs(job({"cluster.nodes=1"}));
+  EXPECT_GT(least, kept);
+  in.facts.gpu_memory_bytes = least;
+  EXPECT_FALSE(keeps(in));
+  in.facts.gpu_memory_bytes = least - 1;  // it cannot shrink so far in any case
+  EXPECT_EQ(keeps(in), needs(settled(job({"cluster.nodes=2"}))) < least);
+}
+
+TEST(Plan, NamesCopiesOfWeightsAsWhatMayBeLeftOut) {
+  Inputs in =
+      inputs_of("llama2-7b-nabuchodonosor",
+                {"model.file=llama-124m", "train.sequence=1024", "shard.strategy=full_shard",
+                 "precision.products=fp8", "train.activation_checkpointing=full", "train.micro_batch=1",
+                 "cluster.spares=0", "shard.prefetch_forward=0", "shard.prefetch_backward=0",
+                 "shard.offload=moments", "shard.keep_gathered=all", "shard.keep_across_micro_steps=true"});
+  in.facts.gpu_memory_bytes = needed_of_rank(in.plan(), in.facts) - 1;
+  EXPECT_THAT(refusal_of(in), HasSubstr("shard.keep_across_micro_steps=false"));
 }
 
 }  // namespace
