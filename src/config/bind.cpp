@@ -316,7 +316,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         at_least(0));
   t.add("optim.beta1", &C::optim, &Optim::beta1, "AdamW, first moment", between(0, 1));
   t.add("optim.beta2", &C::optim, &Optim::beta2, "AdamW, second moment", between(0, 1));
-  t.add("optim.epsilon", &C::optim, &Optim::epsilon, "AdamW, below the root", at_least(0));
+  t.add("optim.epsilon", &C::optim, &Optim::epsilon, "AdamW, added to the root", at_least(0));
   t.add("optim.weight_decay", &C::optim, &Optim::weight_decay, "of matrices; gains and biases have none",
         at_least(0));
   t.add("optim.clip_norm", &C::optim, &Optim::clip_norm, "largest gradient norm; 0: no clipping",
