@@ -1,3 +1,17 @@
+// A micro-batch, in this order:
+//
+// - take() checks the batch and uploads it, with the places where the documents and windows of its tokens
+//   begin.
+// - forward() embeds the tokens and runs the operations of each block; head() is the final norm, the head and
+//   the loss, and with gradients also their backward pass; backward() goes through the blocks from the last
+//   to the first, and ends with the embedding.
+// - take_losses() brings the sums of the losses to the host and waits for them, as take_amaxes() does; no
+//   other call waits for the stream.
+//
+// Every sharding unit is acquired before it is read and released behind it, in the same order on every rank,
+// so that its gather can be started ahead; reduce() hands over the gradients of a unit once they are whole.
+// The kernels of a block are enqueued through repeat(): its key holds every address and every choice that
+// they depend on, so that a GPU may replay a recorded graph for an equal key.
 #include "src/model/transformer.hpp"
 
 #include <fmt/core.h>

@@ -1,3 +1,11 @@
+// best() asks the library for candidates. Where the GPU has no room for copies of the operands, or there is
+// but one candidate, the first one is taken unmeasured. Else fill() writes random operands, and race() times
+// the candidates: one short turn leaves those that are near the fastest and says how many launches fill a
+// turn, then the candidates take turns, and the median of their turns sorts them.
+//
+// In deterministic mode the fastest one is taken that gives the same bits when it is asked again (repeats())
+// and adds a whole product to what lies there (adds_whole()). A candidate that the library refuses leaves the
+// race; its error is cleared, or the next launch would be blamed for it.
 #include "src/cuda/gemm/cublas_search.hpp"
 
 #include <cuda_runtime_api.h>

@@ -1,3 +1,14 @@
+// The constructor plans all memory, commits it, agrees with the other ranks on the algorithms of products,
+// fills in frozen weights, and refuses a world whose ranks would compute differently. Snapshot buffers come
+// last; on a CPU the optimizer works in them.
+//
+// A step: begin_step(); for each micro-batch load() and forward_backward(); reduce() finishes the gradients,
+// sums losses and squares over all ranks, and seals the snapshot before this step; agree_on_update() takes
+// rank 0's decision; update() writes the new state, where there are snapshots into the next buffer, and
+// publishes the weights that the model reads. evaluate() runs micro-batches forward only.
+//
+// The gradients of one micro-batch of a step may be looked at (gradient_watch_): a silent check hashes them,
+// and a drill makes one of them wrong. Nothing is allocated after the first step.
 #include "src/train/engine/engine.hpp"
 
 #include <fmt/core.h>
