@@ -5,7 +5,7 @@
 
 namespace holdfast::config {
 
-/// Of two settings that say the same, the one counts that takes precedence: a flag's before the
+/// If two settings say the same, the one counts that takes precedence: a flag's before the
 /// environment's, that before the file's. The other becomes 0. Refuses two that come from one place, but for
 /// a `resolved` file: it has both, the one computed from the other.
 void settle_alternatives(Loaded& loaded, bool resolved, ErrorList& refused);

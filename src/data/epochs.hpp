@@ -5,7 +5,7 @@
 
 namespace holdfast::data {
 
-/// Of `windows` samples that `epochs` passes take.
+/// Samples that `epochs` passes over `windows` samples take.
 std::int64_t samples_of_epochs(double epochs, std::int64_t windows);
 
 /// Steps of `batch` samples that `epochs` passes over `windows` samples make; what is left over of the last

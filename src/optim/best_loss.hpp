@@ -7,7 +7,7 @@
 
 namespace holdfast::optim {
 
-/// What is remembered; a part of the run's state. Trivially copyable.
+/// The held-out losses that a run remembers; a part of its state. Trivially copyable.
 struct BestLoss {
   double loss = 0;          ///< the smallest one
   std::int64_t step = 0;    ///< in which it was found; 0: none was

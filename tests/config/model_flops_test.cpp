@@ -20,7 +20,7 @@ TEST(ModelFlops, CountsProductsAndAttention) {
   EXPECT_EQ(token_flops(shape, 100).palm, 6 * products + attention_of_100);
 }
 
-/// Of 100 tokens with a window of 20, 36 % of what they attend to without one, in one of two blocks.
+/// With a window of 20, 100 tokens attend to 36 % of what they do without one; one of two blocks has it.
 TEST(ModelFlops, WindowsHideKeys) {
   ModelShape shape;
   shape.window = 20;

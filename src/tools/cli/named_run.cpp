@@ -21,7 +21,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, unknown);
 }
 
-/// Of a run, or a folder of checkpoints.
+/// The best checkpoint of a run, or of a folder of checkpoints.
 fs::path best_in(const fs::path& path) {
   const fs::path inside = RunDir{path}.checkpoints();
   const fs::path folder = is_folder(inside) ? inside : path;
